@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A mutex that knows its place in the lock order, and asserts that threads keep to it.
+ *
+ * Locks are the exception here: localities own their data. The few that exist are ranked, so that a
+ * wrong order aborts in the first unit test that meets it, not in production once a year. Two locks
+ * of one rank (two buckets, say) are never held together; code that seems to need it takes one,
+ * notes what it needs, lets go and takes the other.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/base.h"
+
+/*
+ * The lock order: a thread takes locks by rising rank and releases them in reverse. The table in
+ * ARCHITECTURE.md says why each lock has its place; the two change in the same commit.
+ */
+enum fw_lock_rank {
+    FW_RANK_METRICS = 50,   /* Registering and reading metrics; never on a hot path. */
+    FW_RANK_LOG = 80,       /* The log's sinks: anyone may log under any lock but a leaf. */
+    FW_RANK_MPSC_PUSH = 90, /* A leaf: nothing is taken under it. */
+};
+
+struct FW_CAPABILITY("mutex") fw_mutex {
+    pthread_mutex_t mutex;
+    enum fw_lock_rank rank;
+    struct fw_mutex *held_before; /* Guarded by `mutex`: what its holder took before it. */
+    void *waiters;                /* The simulator's. */
+};
+
+void fw_mutex_init(struct fw_mutex *mutex, enum fw_lock_rank rank);
+void fw_mutex_fini(struct fw_mutex *mutex) FW_EXCLUDES(*mutex);
+void fw_mutex_lock(struct fw_mutex *mutex) FW_ACQUIRES(*mutex);
+bool fw_mutex_trylock(struct fw_mutex *mutex) FW_TSA(try_acquire_capability(true, *mutex));
+void fw_mutex_unlock(struct fw_mutex *mutex) FW_RELEASES(*mutex);
