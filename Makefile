@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The front door. Meson and ninja do the work; this file installs what they need, knows the options
+# of each kind of build, and gives every task one name. `make help` lists the targets; the comments
+# that start with ## are its text.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+PORT    ?= 11211
+SECONDS ?= 60
+SEEDS   ?= 1000
+MODULE  ?= all
+GROUP   ?= build test bench optional
+
+# A sanitizer build by clang. Meson's own check for undefined symbols does not know the sanitizers'.
+sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db_lundef=false \
+                  -Db_sanitize=$(2)
+comma := ,
+# The suites that test what was compiled.
+compiled = --no-suite tidy --no-suite tools
+
+.DEFAULT_GOAL := all
+.NOTPARALLEL:
+.PHONY: all run install bench check clang sanitize sanitize-address sanitize-thread tidy format \
+        models fuzz simulate mutate packages clean help
+
+##@ Use it
+
+all: ## build the server, build/fairway, and the library, build/libfairway.a and .so
+	@tools/install-packages build
+	@tools/setup $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD)
+
+run: all ## serve on 127.0.0.1, port PORT (11211), until Ctrl-C
+	@printf '%s\n' '' \
+	  'Fairway is about to serve on 127.0.0.1:$(PORT). To talk to it, type in another terminal (bash):' '' \
+	  '  exec 3<>/dev/tcp/127.0.0.1/$(PORT)' \
+	  "  printf 'set k 0 0 5\r\nhello\r\nget k\r\nquit\r\n' >&3; cat <&3" '' \
+	  'or connect any memcached client. Ctrl-C stops it.' ''
+	@exec $(BUILD)/fairway serve -l 127.0.0.1 -p $(PORT)
+
+install: all ## install to PREFIX (/usr/local), below DESTDIR if that is given
+	@DESTDIR='$(DESTDIR)' meson install -C $(BUILD) --no-rebuild
+
+packages: ## install the Debian packages of GROUP (all: build test bench optional)
+	@tools/install-packages $(GROUP)
+
+##@ Test it
+
+check: ## build, and run every test; ends with "N passed, N failed, N skipped"
+	@tools/install-packages build test
+	@tools/setup $(BUILD) --prefix=$(PREFIX)
+	@tools/check $(BUILD)
+
+clang: ## the unit tests, compiled by clang
+	@tools/install-packages build test
+	@CC=clang tools/setup build-clang --prefix=$(PREFIX)
+	@tools/check build-clang --suite unit
+
+sanitize: sanitize-address sanitize-thread ## the tests under ASan and UBSan, then under TSan
+
+sanitize-address: # The first half.
+	@tools/install-packages build test
+	@$(call sanitizer_setup,build-asan,address$(comma)undefined)
+	@tools/check build-asan $(compiled) --timeout-multiplier 4
+
+sanitize-thread: # The second.
+	@tools/install-packages build test
+	@$(call sanitizer_setup,build-tsan,thread)
+	@tools/check build-tsan $(compiled) --timeout-multiplier 8
+
+fuzz: ## let each fuzz target run for SECONDS (60)
+	@tools/install-packages build test
+	@tools/fuzz $(SECONDS)
+
+simulate: all ## run every scenario of the simulator with SEEDS (1000) seeds
+	@test -x $(BUILD)/simulate || { echo 'make simulate: there is no simulator in this tree' >&2; exit 1; }
+	@$(BUILD)/simulate --seeds $(SEEDS)
+
+models: ## verify the Promela models
+	@tools/install-packages build test
+	@tools/models
+
+mutate: ## test the tests of MODULE (all): make small mistakes, see which go unnoticed
+	@tools/install-packages build test
+	@test -x tools/mutate || { echo 'make mutate: there is no tools/mutate in this tree' >&2; exit 1; }
+	@tools/mutate $(MODULE)
+
+bench: all ## compare ourselves with our peers
+	@tools/install-packages bench
+	@test -x bench/run || { echo 'make bench: there is no bench/run in this tree' >&2; exit 1; }
+	@bench/run --all
+
+##@ Keep it tidy
+
+tidy: ## check the tree's rules, the layout of the source, and clang-tidy
+	@tools/install-packages build test
+	@CC=clang tools/setup build-clang --prefix=$(PREFIX)
+	@tools/check build-clang --suite tidy
+	@tools/analyse build-clang
+
+format: ## lay out all C source as .clang-format says
+	@tools/install-packages test
+	@git ls-files -z -co --exclude-standard '*.c' '*.h' | xargs -0 clang-format -i
+
+clean: ## remove everything that was built
+	rm -rf build build-* .cache/clang-tidy
+
+help: ## this text
+	@awk '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  match($$0, /^[a-z-]+:.*## /) { text = substr($$0, RLENGTH + 1); sub(/:.*/, ""); \
+	    printf "  make %-10s %s\n", $$0, text }' Makefile
+	@printf '\n%s\n' 'Variables go on the command line: make install PREFIX=/usr DESTDIR=/tmp/root'
