@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine may lack, and how tests find out.
+
+A test that needs one of these says so and is skipped where it is missing:
+
+    @pytest.mark.needs("loop-devices")
+    def test_ring_on_a_loop_device(): ...
+
+This is the only way to skip: a reason that names none of these capabilities fails the run, and so
+does, in CI, a skip for something that tools/capabilities finds on the machine. That program probes
+by other means on purpose, so that a mistake here does not switch tests off unnoticed.
+
+A probe returns None if the capability is there, else why not, in words for a person. It tries the
+thing itself where that is cheap, and leaves nothing behind.
+"""
+
+import ctypes
+import fcntl
+import functools
+import os
+import shutil
+import socket
+
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWNET = 0x40000000
+LOOP_CTL_GET_FREE = 0x4C82
+SYS_IO_URING_SETUP = 425  # The same on every architecture.
+
+
+def _in_child(action):
+    """Runs action() in a child of its own; its return value must be an errno, 0 for success."""
+    child = os.fork()
+    if child == 0:
+        os._exit(action() & 0xFF)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _libc():
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _program(name):
+    return lambda: None if shutil.which(name) else f"{name} is not installed"
+
+
+def root():
+    return None if os.geteuid() == 0 else "not run by root"
+
+
+def unprivileged():
+    return None if os.geteuid() != 0 else "run by root, whom no permission stops"
+
+
+def user_namespaces():
+    libc = _libc()
+
+    def enter():
+        return 0 if libc.unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0 else ctypes.get_errno()
+
+    error = _in_child(enter)
+    return None if error == 0 else f"unshare: {os.strerror(error)}"
+
+
+def loop_devices():
+    try:
+        control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        return f"/dev/loop-control: {error.strerror}"
+    try:
+        number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
+        os.close(os.open(f"/dev/loop{number}", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return f"no free loop device: {error.strerror}"
+    finally:
+        os.close(control)
+    return None
+
+
+def ipv6():
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        return f"cannot bind [::1]: {error.strerror}"
+    return None
+
+
+def io_uring():
+    libc = _libc()
+    params = ctypes.create_string_buffer(256)  # struct io_uring_params is 120 bytes.
+    ring = libc.syscall(SYS_IO_URING_SETUP, 1, params)
+    if ring < 0:
+        return f"io_uring_setup: {os.strerror(ctypes.get_errno())}"
+    os.close(ring)
+    return None
+
+
+def two_cpus():
+    return None if len(os.sched_getaffinity(0)) >= 2 else "only one processor to run on"
+
+
+PROBES = {
+    "clang-format": _program("clang-format"),
+    "io-uring": io_uring,
+    "ipv6": ipv6,
+    "loop-devices": loop_devices,
+    "memcached": _program("memcached"),
+    "root": root,
+    "spin": _program("spin"),
+    "two-cpus": two_cpus,
+    "unprivileged": unprivileged,
+    "user-namespaces": user_namespaces,
+}
+
+
+@functools.lru_cache(maxsize=None)
+def why_missing(capability):
+    """None, or why this machine lacks the capability."""
+    return PROBES[capability]()
