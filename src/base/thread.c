@@ -36,6 +36,7 @@ int fw_thread_create(struct fw_thread *thread, const char *name, void (*run)(voi
 {
     *thread = (struct fw_thread){.run = run, .argument = argument};
     (void)snprintf(thread->name, sizeof thread->name, "%s", name);
+    thread->state.name = thread->name;
     if (fw_thread_hooks != NULL) {
         return fw_thread_hooks->create(thread);
     }

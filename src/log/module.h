@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the log share.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include <fairway/log.h>
+
+#include "base/nearest.h"
+
+/* The names of the levels, NULL at the end. */
+extern const char *const fw_log_level_names[];
+
+/*
+ * The module of that name, or NULL; then `nearest` may know what was meant. Modules stay for as
+ * long as the program runs, so the pointer does too.
+ */
+struct fw_log_module *fw_log_module_find(const char *name, size_t length,
+                                         struct fw_nearest *nearest);

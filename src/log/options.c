@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "log/options.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "log/module.h"
+
+const struct fw_option fw_log_options[] = {
+    FW_OPTION_ENUM(struct fw_log_config, level, .section = "log", .name = "level",
+                   .default_text = "notice", .names = fw_log_level_names, .live = true,
+                   .help = "Log lines up to this level"),
+    FW_OPTION_LIST(struct fw_log_config, module_level, .section = "log", .name = "module-level",
+                   .value_name = "MODULE=LEVEL", .live = true,
+                   .help = "Another level for single modules"),
+    FW_OPTION_STRING(struct fw_log_config, file, .section = "log", .name = "file",
+                     .value_name = "FILE", .live = true,
+                     .help = "Append the log to this file instead of stderr; opened again on "
+                             "SIGHUP"),
+};
+const size_t fw_log_options_count = FW_ARRAY_LENGTH(fw_log_options);
+
+static int level_parse(const char *item, const char *text, int *level, struct fw_reason *reason)
+{
+    struct fw_nearest nearest;
+    fw_nearest_init(&nearest, text, strlen(text));
+    for (int i = 0; fw_log_level_names[i] != NULL; i++) {
+        if (strcmp(fw_log_level_names[i], text) == 0) {
+            *level = i;
+            return 0;
+        }
+        fw_nearest_offer(&nearest, fw_log_level_names[i], strlen(fw_log_level_names[i]));
+    }
+    return fw_reason_set(reason, -EINVAL,
+                         "log module-level: '%.40s' has no known level%s%s; give MODULE=LEVEL with "
+                         "one of error, warning, notice, info, debug, trace",
+                         item, fw_nearest_found(&nearest) ? ", did you mean " : "",
+                         fw_nearest_found(&nearest) ? nearest.best : "");
+}
+
+/* Takes "cache=debug" apart. */
+static int module_level_parse(const char *item, struct fw_log_module **module, int *level,
+                              struct fw_reason *reason)
+{
+    const char *equals = strchr(item, '=');
+    size_t length = equals != NULL ? (size_t)(equals - item) : strlen(item);
+    struct fw_nearest nearest;
+    *module = fw_log_module_find(item, length, &nearest);
+    if (*module == NULL) {
+        return fw_reason_set(reason, -ENOENT, "log module-level: there is no module '%.*s'%s%s%s",
+                             length < 40 ? (int)length : 40, item,
+                             fw_nearest_found(&nearest) ? "; did you mean '" : "",
+                             fw_nearest_found(&nearest) ? nearest.best : "",
+                             fw_nearest_found(&nearest) ? "'?" : "");
+    }
+    return level_parse(item, equals != NULL ? equals + 1 : "", level, reason);
+}
+
+int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reason)
+{
+    const struct fw_option_list *list = &config->module_level;
+    struct fw_log_module *module;
+    int level;
+    for (size_t i = 0; i < list->count; i++) {
+        int rc = module_level_parse(list->items[i], &module, &level, reason);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    bool is_file = config->file != NULL && config->file[0] != '\0';
+    int rc = fw_log_set_file(is_file ? config->file : NULL);
+    if (rc != 0) {
+        return fw_reason_errno(reason, rc, "log file '%.128s' cannot be opened for writing",
+                               config->file);
+    }
+    rc = fw_log_set_level(NULL, config->level);
+    for (size_t i = 0; rc == 0 && i < list->count; i++) {
+        rc = module_level_parse(list->items[i], &module, &level, reason);
+        if (rc == 0) {
+            atomic_store_explicit(&module->level, level, memory_order_relaxed);
+        }
+    }
+    return rc;
+}
