@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: each clock is the kernel's clock it claims to be, in nanoseconds, and the simulator can
+ * replace all of them. Method: two readings of the kernel's own clock enclose ours, so nothing
+ * depends on how long anything takes; then the hooks answer with fixed numbers.
+ */
+#include "io/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+enum { READINGS = 1000 };
+
+static int64_t kernel_ns(clockid_t clock)
+{
+    struct timespec time;
+    assert_int_equal(clock_gettime(clock, &time), 0);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+static void check_enclosed(clockid_t clock, int64_t (*ours_ns)(void))
+{
+    for (int i = 0; i < READINGS; i++) {
+        int64_t before_ns = kernel_ns(clock);
+        int64_t our_ns = ours_ns();
+        int64_t after_ns = kernel_ns(clock);
+        assert_true(before_ns <= our_ns && our_ns <= after_ns);
+    }
+}
+
+static void test_monotonic(void **state)
+{
+    (void)state;
+    check_enclosed(CLOCK_MONOTONIC, fw_clock_now_ns);
+    check_enclosed(CLOCK_MONOTONIC_COARSE, fw_clock_coarse_ns);
+    for (int i = 0; i < READINGS; i++) {
+        int64_t coarse_ns = fw_clock_coarse_ns();
+        assert_true(coarse_ns <= fw_clock_now_ns());
+    }
+    assert_in_range(fw_clock_coarse_resolution_ns(), 1, FW_NS_PER_S / 100);
+}
+
+static void test_wall(void **state)
+{
+    (void)state;
+    /* The wall clock may be set back in between; that it is so three times running is no excuse. */
+    for (int attempt = 0; attempt < 3; attempt++) {
+        int64_t before_ns = kernel_ns(CLOCK_REALTIME);
+        int64_t our_ns = fw_clock_wall_ns();
+        int64_t after_ns = kernel_ns(CLOCK_REALTIME);
+        if (before_ns <= our_ns && our_ns <= after_ns) {
+            return;
+        }
+    }
+    fail();
+}
+
+static int64_t hook_now_ns(void)
+{
+    return 17;
+}
+
+static int64_t hook_wall_ns(void)
+{
+    return 42;
+}
+
+static void test_hooks(void **state)
+{
+    (void)state;
+    static const struct fw_clock_hooks hooks = {.now_ns = hook_now_ns, .wall_ns = hook_wall_ns};
+    fw_clock_hooks = &hooks;
+    assert_int_equal(fw_clock_now_ns(), 17);
+    assert_int_equal(fw_clock_coarse_ns(), 17);
+    assert_int_equal(fw_clock_wall_ns(), 42);
+    assert_int_equal(fw_clock_coarse_resolution_ns(), 1);
+    fw_clock_hooks = NULL;
+    assert_true(fw_clock_now_ns() > 42);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_monotonic),
+        cmocka_unit_test(test_wall),
+        cmocka_unit_test(test_hooks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
