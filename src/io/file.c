@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+enum {
+    READ_SIZE_FIRST = 4096, /* What is tried first where the file does not know its size. */
+    PATH_SHOWN_MAX = 120,   /* Of a longer path the end is shown, which tells files apart. */
+};
+
+/* What the user can do about an error. */
+static const char *error_advice(int error)
+{
+    switch (-error) {
+    case ENOENT:
+    case ENOTDIR:
+        return "check the name";
+    case EISDIR:
+        return "name a file in it instead";
+    case EACCES:
+    case EPERM:
+        return "change its permissions or the user";
+    case ENOSPC:
+    case EDQUOT:
+        return "make room on its file system";
+    case EROFS:
+        return "choose another place or mount it writable";
+    case EMFILE:
+    case ENFILE:
+        return "raise the limit of open files";
+    case EFBIG:
+        return "raise the limit of the file size (ulimit -f)";
+    case ENAMETOOLONG:
+        return "choose a shorter name";
+    default:
+        return "check its disk and the kernel's log";
+    }
+}
+
+static bool path_is_cut(const char *path)
+{
+    return strlen(path) > PATH_SHOWN_MAX;
+}
+
+static const char *path_end(const char *path)
+{
+    return path_is_cut(path) ? path + strlen(path) - PATH_SHOWN_MAX : path;
+}
+
+/* The reason "cannot VERB PATH: what the system said; what to do". */
+static int file_failed(struct fw_reason *reason, int error, const char *verb, const char *path)
+{
+    const char *text = strerrordesc_np(-error);
+    return fw_reason_set(reason, error, "cannot %s %s%s: %s; %s", verb,
+                         path_is_cut(path) ? "..." : "", path_end(path),
+                         text != NULL ? text : "unknown error", error_advice(error));
+}
+
+static int open_retrying(const char *path, int flags, mode_t mode)
+{
+    int fd;
+    do {
+        fd = open(path, flags | O_CLOEXEC, mode);
+    } while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : fd;
+}
+
+/* Reads until `size` bytes are there or the file ends. Returns how many, or a negative errno. */
+static ssize_t read_full(int fd, char *buffer, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t part = read(fd, buffer + done, size - done);
+        if (part == 0) {
+            break;
+        }
+        if (part > 0) {
+            done += (size_t)part;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return (ssize_t)done;
+}
+
+/* Writes all of it or fails. `done` says how much was written, in both cases. */
+static int write_full(int fd, const char *buffer, size_t size, size_t *done)
+{
+    *done = 0;
+    while (*done < size) {
+        ssize_t part = write(fd, buffer + *done, size - *done);
+        if (part == 0) {
+            return -EIO; /* Not what write() may do; without this it would be an endless loop. */
+        }
+        if (part > 0) {
+            *done += (size_t)part;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/*
+ * One byte more than is allowed is asked for, and the buffer has room for a byte more than was
+ * read: the first tells "just fits" from "too big", the second holds the zero at the end.
+ */
+static int read_whole(int fd, size_t size_max, char **contents, size_t *size)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return -errno;
+    }
+    size_t limit = size_max + 1;
+    size_t expected = status.st_size > 0 ? (size_t)status.st_size + 1 : READ_SIZE_FIRST;
+    size_t room = expected < limit ? expected : limit;
+    size_t done = 0;
+    char *buffer = NULL;
+    for (;;) {
+        char *larger = realloc(buffer, room + 1);
+        if (larger == NULL) {
+            free(buffer);
+            return -ENOMEM;
+        }
+        buffer = larger;
+        ssize_t part = read_full(fd, buffer + done, room - done);
+        if (part < 0) {
+            free(buffer);
+            return (int)part;
+        }
+        done += (size_t)part;
+        if (done < room || done > size_max) {
+            break; /* The end of the file, or too much. */
+        }
+        room = room < limit / 2 ? room * 2 : limit;
+    }
+    if (done > size_max) {
+        free(buffer);
+        return -EFBIG;
+    }
+    buffer[done] = '\0';
+    *contents = buffer;
+    *size = done;
+    return 0;
+}
+
+int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,
+                 struct fw_reason *reason)
+{
+    FW_ASSERT(size_max <= FW_FILE_SIZE_MAX);
+    int fd = open_retrying(path, O_RDONLY, 0);
+    if (fd < 0) {
+        return file_failed(reason, fd, "open", path);
+    }
+    int rc = read_whole(fd, size_max, contents, size);
+    (void)close(fd);
+    if (rc == -EFBIG) {
+        return fw_reason_set(reason, rc, "cannot read %s%s: it has more than the %zu bytes allowed",
+                             path_is_cut(path) ? "..." : "", path_end(path), size_max);
+    }
+    return rc != 0 ? file_failed(reason, rc, "read", path) : 0;
+}
+
+static int write_temporary(int fd, const void *contents, size_t size, mode_t mode)
+{
+    size_t done;
+    int rc = write_full(fd, contents, size, &done);
+    if (rc != 0) {
+        return rc;
+    }
+    if (fchmod(fd, mode) != 0 || fsync(fd) != 0) {
+        return -errno;
+    }
+    return 0;
+}
+
+/* Makes a rename in the folder of `path` durable. Takes `path` apart. */
+static int flush_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    const char *folder = ".";
+    if (slash == path) {
+        folder = "/";
+    } else if (slash != NULL) {
+        *slash = '\0';
+        folder = path;
+    }
+    int fd = open_retrying(folder, O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = fsync(fd) != 0 ? -errno : 0;
+    (void)close(fd);
+    return rc;
+}
+
+int fw_file_replace(const char *path, const void *contents, size_t size, mode_t mode,
+                    struct fw_reason *reason)
+{
+    static const char suffix[] = ".new-XXXXXX";
+    size_t temporary_size = strlen(path) + sizeof suffix;
+    char *temporary = malloc(temporary_size);
+    if (temporary == NULL) {
+        return file_failed(reason, -ENOMEM, "replace", path);
+    }
+    (void)snprintf(temporary, temporary_size, "%s%s", path, suffix);
+
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0) {
+        int rc = file_failed(reason, -errno, "make a file beside", path);
+        free(temporary);
+        return rc;
+    }
+    int rc = write_temporary(fd, contents, size, mode);
+    if (close(fd) != 0 && rc == 0) {
+        rc = -errno;
+    }
+    if (rc == 0 && rename(temporary, path) != 0) {
+        rc = -errno;
+    }
+    if (rc != 0) {
+        (void)unlink(temporary);
+        (void)file_failed(reason, rc, "replace", path);
+    } else {
+        rc = flush_folder(temporary);
+        if (rc != 0) {
+            (void)file_failed(reason, rc, "flush, after replacing it, the folder of", path);
+        }
+    }
+    free(temporary);
+    return rc;
+}
+
+static int appender_open_path(const struct fw_appender *appender, struct fw_reason *reason)
+{
+    int fd =
+        open_retrying(appender->path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, appender->mode);
+    return fd < 0 ? file_failed(reason, fd, "open", appender->path) : fd;
+}
+
+int fw_appender_open(struct fw_appender *appender, const char *path, mode_t mode,
+                     struct fw_reason *reason)
+{
+    *appender = (struct fw_appender){.path = strdup(path), .mode = mode};
+    if (appender->path == NULL) {
+        return file_failed(reason, -ENOMEM, "open", path);
+    }
+    appender->fd = appender_open_path(appender, reason);
+    if (appender->fd < 0) {
+        free(appender->path);
+        return appender->fd;
+    }
+    return 0;
+}
+
+void fw_appender_close(struct fw_appender *appender)
+{
+    (void)close(appender->fd); /* Nothing was promised about flushing. */
+    free(appender->path);
+    appender->path = NULL;
+    appender->fd = -1;
+}
+
+int fw_appender_reopen(struct fw_appender *appender, struct fw_reason *reason)
+{
+    int fd = appender_open_path(appender, reason);
+    if (fd < 0) {
+        return fd;
+    }
+    (void)close(appender->fd);
+    appender->fd = fd;
+    appender->torn = false;
+    return 0;
+}
+
+int fw_appender_write(struct fw_appender *appender, const char *line, size_t size,
+                      struct fw_reason *reason)
+{
+    FW_ASSERT(size > 0 && line[size - 1] == '\n');
+    size_t done = 0;
+    int rc = 0;
+    if (appender->torn) {
+        rc = write_full(appender->fd, "\n", 1, &done);
+    }
+    if (rc == 0) {
+        appender->torn = false;
+        rc = write_full(appender->fd, line, size, &done);
+        if (rc != 0) {
+            appender->torn = done > 0;
+        }
+    }
+    return rc != 0 ? file_failed(reason, rc, "append to", appender->path) : 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small files: read one whole, replace one in one step, append lines to one.
+ *
+ * These calls block, so they are for start, shutdown, administration and threads that may block.
+ * Data that matters lives on disks (io/disk.h). Every failure comes with a reason that names the
+ * file and what to do about it. All functions may be called by any thread; an appender belongs to
+ * its owner, who lets one thread in at a time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/base.h"
+#include "base/reason.h"
+
+enum { FW_FILE_SIZE_MAX = 1 << 30 }; /* Of a file that is read whole. */
+
+/*
+ * Reads the file whole into memory from the heap, which the caller frees, and ends it with a zero
+ * byte that `size` does not count. Works on files that do not know their size, as those of /proc.
+ * Returns 0, -EFBIG if there are more than `size_max` bytes (at most FW_FILE_SIZE_MAX), or what the
+ * system said.
+ */
+FW_MUST_CHECK int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,
+                               struct fw_reason *reason);
+
+/*
+ * Makes `contents` the contents of the file, new or not, in one step: whoever opens it, now or
+ * after a crash, finds the old contents or the new, whole. It is written beside the file under a
+ * name that starts with the file's own, flushed, and renamed; a crash may leave that behind, an
+ * error does not. A symbolic link is replaced, not followed. The file gets exactly `mode`.
+ *
+ * On an error the old contents are still there. There is one exception, which the reason tells: the
+ * folder could not be flushed, and a crash of the machine may bring the old contents back.
+ */
+FW_MUST_CHECK int fw_file_replace(const char *path, const void *contents, size_t size, mode_t mode,
+                                  struct fw_reason *reason);
+
+/* An open file to which lines are added, such as the log. */
+struct fw_appender {
+    char *path;
+    int fd;
+    mode_t mode;
+    bool torn; /* The last line in the file is not whole. */
+};
+
+/* Opens the file, making it with `mode` (less the umask) if it is not there. */
+FW_MUST_CHECK int fw_appender_open(struct fw_appender *appender, const char *path, mode_t mode,
+                                   struct fw_reason *reason);
+void fw_appender_close(struct fw_appender *appender);
+
+/*
+ * Opens the path again, for the file has been renamed by who rotates logs. If that fails, what is
+ * open stays open: better the old file than none.
+ */
+FW_MUST_CHECK int fw_appender_reopen(struct fw_appender *appender, struct fw_reason *reason);
+
+/*
+ * Appends the line, which ends with its newline. Several processes may append to one file; as long
+ * as the file system takes a line at once, and for lines of a few KiB all do, they do not mix.
+ * Where it takes less (no space is left) the rest follows or an error is returned, and the next
+ * line starts on a line of its own.
+ */
+FW_MUST_CHECK int fw_appender_write(struct fw_appender *appender, const char *line, size_t size,
+                                    struct fw_reason *reason);
