@@ -31,6 +31,12 @@ struct FW_CAPABILITY("mutex") fw_mutex {
     void *waiters;                /* The simulator's. */
 };
 
+/* For the few that exist before main() begins. */
+#define FW_MUTEX_INITIALIZER(lock_rank)                         \
+    {                                                           \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (lock_rank) \
+    }
+
 void fw_mutex_init(struct fw_mutex *mutex, enum fw_lock_rank rank);
 void fw_mutex_fini(struct fw_mutex *mutex) FW_EXCLUDES(*mutex);
 void fw_mutex_lock(struct fw_mutex *mutex) FW_ACQUIRES(*mutex);

@@ -18,6 +18,9 @@ _Thread_local struct fw_thread_state *fw_thread_self_pointer;
 struct fw_thread_state *fw_thread_adopt(void)
 {
     static _Thread_local struct fw_thread_state own_state;
+    static _Thread_local char own_name[FW_THREAD_NAME_SIZE];
+    (void)pthread_getname_np(pthread_self(), own_name, sizeof own_name);
+    own_state.name = own_name;
     fw_thread_self_pointer = &own_state;
     return &own_state;
 }

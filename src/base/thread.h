@@ -36,7 +36,7 @@ enum { FW_THREAD_NAME_SIZE = 16 }; /* The kernel's limit, with the final zero. *
 struct fw_thread_state {
     struct fw_mutex *held_last; /* Of the locks it holds the one taken last, see base/mutex.h. */
     void *locality;             /* Whose turn the thread has; the engine's. */
-    const char *name;           /* As created with; NULL for threads that were adopted. */
+    const char *name;           /* As created with; of an adopted thread the kernel's. */
 };
 
 struct fw_thread {
