@@ -103,7 +103,7 @@ struct fw_option {
     const char *const *names; /* Of an enum, in the order of its values, NULL at the end. */
     bool live;                /* A running server can take a new value over. */
     const char *value_name;   /* In the help, where it should be more than NUMBER or TEXT. */
-    const char *help;         /* A sentence without its full stop. */
+    const char *help;         /* A phrase, without capital and full stop. */
 };
 
 /* Items in the order they were given. All memory belongs to the fw_options that filled it. */

@@ -689,17 +689,27 @@ static void test_programmers_mistakes(void **state)
     fw_options_fini(&other);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_defaults),       TEST(test_arguments_long), TEST(test_arguments_short),
-        TEST(test_arguments_rest), TEST(test_arguments_list), TEST(test_extended),
-        TEST(test_file),           TEST(test_precedence),     TEST(test_arguments_mistakes),
-        TEST(test_file_mistakes),  TEST(test_zero_byte),      TEST(test_file_limits),
-        TEST(test_long_file_name), TEST(test_list),           TEST(test_list_limit),
-        TEST(test_help),           TEST(test_help_width),     TEST(test_programmers_mistakes),
+        cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_short, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_rest, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_extended, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_precedence, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_mistakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_file_mistakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_zero_byte, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_file_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_file_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_list_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_help, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_help_width, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_programmers_mistakes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
