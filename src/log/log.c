@@ -2,20 +2,17 @@
 #include <fairway/log.h>
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/assert.h"
-#include "base/base.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "io/clock.h"
+#include "io/file.h"
 #include "log/module.h"
 
 enum {
@@ -35,44 +32,33 @@ const char *const fw_log_level_names[] = {[FW_LOG_ERROR] = "error",
 static struct {
     struct fw_mutex lock;
     struct fw_log_module *modules;
-    int level;  /* For modules still to come. */
-    char *path; /* NULL: stderr. */
-    int fd;
-    _Atomic uint64_t lost; /* Relaxed: a counter that orders nothing. */
-} state = {.lock = {.mutex = PTHREAD_MUTEX_INITIALIZER, .rank = FW_RANK_LOG},
-           .level = FW_LOG_NOTICE,
-           .fd = STDERR_FILENO};
+    int level;               /* For modules still to come. */
+    bool to_file;            /* To `file`, otherwise to stderr. */
+    struct fw_appender file; /* Closed unless `to_file`. */
+    _Atomic uint64_t lost;   /* Relaxed: a counter that orders nothing. */
+} state = {.lock = FW_MUTEX_INITIALIZER(FW_RANK_LOG), .level = FW_LOG_NOTICE};
 
 /* ---- A line. ---- */
 
 static size_t add_time(char *text, size_t size)
 {
-    struct timespec now;
+    int64_t now_ns = fw_clock_wall_ns();
+    time_t seconds = now_ns / FW_NS_PER_S;
     struct tm utc;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    (void)gmtime_r(&now.tv_sec, &utc);
-    int length = snprintf(text, size, "%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ", utc.tm_year + 1900,
+    (void)gmtime_r(&seconds, &utc);
+    int length = snprintf(text, size, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", utc.tm_year + 1900,
                           utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                          now.tv_nsec / 1000);
+                          (int)(now_ns % FW_NS_PER_S / FW_NS_PER_US));
+    FW_ASSERT(length > 0 && (size_t)length < size);
     return (size_t)length;
-}
-
-/* The name it was created with; a thread that is not ours has what the kernel knows. */
-static const char *thread_name(char buffer[FW_THREAD_NAME_SIZE])
-{
-    const char *name = fw_thread_self()->name;
-    if (name != NULL) {
-        return name;
-    }
-    return pthread_getname_np(pthread_self(), buffer, FW_THREAD_NAME_SIZE) == 0 ? buffer : "?";
 }
 
 static size_t add_prefix(const struct fw_log_site *site, char text[PREFIX_MAX])
 {
-    char name[FW_THREAD_NAME_SIZE];
     size_t length = add_time(text, PREFIX_MAX);
-    int added = snprintf(text + length, PREFIX_MAX - length, " %-7s %.32s [%.15s] ",
-                         fw_log_level_names[site->level], site->module->name, thread_name(name));
+    int added =
+        snprintf(text + length, PREFIX_MAX - length, " %-7s %.32s [%.15s] ",
+                 fw_log_level_names[site->level], site->module->name, fw_thread_self()->name);
     FW_ASSERT(added > 0 && (size_t)added < PREFIX_MAX - length);
     return length + (size_t)added;
 }
@@ -98,23 +84,16 @@ static size_t add_escaped(char *text, char letter)
 }
 
 /*
- * One write() per line: a file opened for appending and a pipe both keep it whole even among
- * processes. What they take only in part is finished under the same lock.
+ * One write() per line, which a file opened for appending and a pipe both keep whole even among
+ * processes; stderr has no buffer, so that fwrite() is one too. What is taken only in part is
+ * finished under the same lock.
  */
-static void line_write(const char *line, size_t length) FW_REQUIRES(state.lock)
+static bool line_write(const char *line, size_t length) FW_REQUIRES(state.lock)
 {
-    while (length > 0) {
-        ssize_t written = write(state.fd, line, length);
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written < 0) {
-            (void)atomic_fetch_add_explicit(&state.lost, 1, memory_order_relaxed);
-            return;
-        }
-        line += written;
-        length -= (size_t)written;
+    if (state.to_file) {
+        return fw_appender_write(&state.file, line, length, NULL) == 0;
     }
+    return fwrite(line, 1, length, stderr) == length;
 }
 
 void fw_log_write(const struct fw_log_site *site, const char *format, ...)
@@ -138,8 +117,11 @@ void fw_log_write(const struct fw_log_site *site, const char *format, ...)
     length++;
 
     fw_mutex_lock(&state.lock);
-    line_write(line, length);
+    bool written = line_write(line, length);
     fw_mutex_unlock(&state.lock);
+    if (!written) {
+        (void)atomic_fetch_add_explicit(&state.lost, 1, memory_order_relaxed);
+    }
     errno = errno_before;
 }
 
@@ -195,59 +177,36 @@ struct fw_log_module *fw_log_module_find(const char *name, size_t length,
 
 /* ---- Where the lines go. ---- */
 
-/* Makes `fd` and `path`, which are the log's from here on, the target. */
-static void target_replace(int fd, char *path)
+int fw_log_open(const char *path, struct fw_reason *reason)
 {
-    fw_mutex_lock(&state.lock);
-    int fd_before = state.fd;
-    char *path_before = state.path;
-    state.fd = fd;
-    state.path = path;
-    fw_mutex_unlock(&state.lock);
-    if (path_before != NULL) {
-        (void)close(fd_before);
-        free(path_before);
+    struct fw_appender file = {.path = NULL};
+    if (path != NULL) {
+        int rc = fw_appender_open(&file, path, MODE, reason);
+        if (rc != 0) {
+            return rc;
+        }
     }
-}
-
-static int file_open(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, MODE);
-    return fd >= 0 ? fd : -errno;
+    fw_mutex_lock(&state.lock);
+    struct fw_appender file_before = state.file;
+    bool to_file_before = state.to_file;
+    state.file = file;
+    state.to_file = path != NULL;
+    fw_mutex_unlock(&state.lock);
+    if (to_file_before) {
+        fw_appender_close(&file_before);
+    }
+    return 0;
 }
 
 int fw_log_set_file(const char *path)
 {
-    if (path == NULL) {
-        target_replace(STDERR_FILENO, NULL);
-        return 0;
-    }
-    char *copy = strdup(path);
-    if (copy == NULL) {
-        return -ENOMEM;
-    }
-    int fd = file_open(path);
-    if (fd < 0) {
-        free(copy);
-        return fd;
-    }
-    target_replace(fd, copy);
-    return 0;
+    return fw_log_open(path, NULL);
 }
 
 int fw_log_reopen(void)
 {
     fw_mutex_lock(&state.lock);
-    char *path = state.path != NULL ? strdup(state.path) : NULL;
-    bool no_memory = path == NULL && state.path != NULL;
+    int rc = state.to_file ? fw_appender_reopen(&state.file, NULL) : 0;
     fw_mutex_unlock(&state.lock);
-    if (no_memory) {
-        return -ENOMEM;
-    }
-    if (path == NULL) {
-        return 0;
-    }
-    int rc = fw_log_set_file(path);
-    free(path);
     return rc;
 }

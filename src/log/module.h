@@ -8,7 +8,9 @@
 
 #include <fairway/log.h>
 
+#include "base/base.h"
 #include "base/nearest.h"
+#include "base/reason.h"
 
 /* The names of the levels, NULL at the end. */
 extern const char *const fw_log_level_names[];
@@ -19,3 +21,6 @@ extern const char *const fw_log_level_names[];
  */
 struct fw_log_module *fw_log_module_find(const char *name, size_t length,
                                          struct fw_nearest *nearest);
+
+/* fw_log_set_file() with a reason. */
+FW_MUST_CHECK int fw_log_open(const char *path, struct fw_reason *reason);

@@ -10,13 +10,13 @@
 const struct fw_option fw_log_options[] = {
     FW_OPTION_ENUM(struct fw_log_config, level, .section = "log", .name = "level",
                    .default_text = "notice", .names = fw_log_level_names, .live = true,
-                   .help = "Log lines up to this level"),
+                   .help = "log lines up to this level"),
     FW_OPTION_LIST(struct fw_log_config, module_level, .section = "log", .name = "module-level",
                    .value_name = "MODULE=LEVEL", .live = true,
-                   .help = "Another level for single modules"),
+                   .help = "another level for single modules"),
     FW_OPTION_STRING(struct fw_log_config, file, .section = "log", .name = "file",
                      .value_name = "FILE", .live = true,
-                     .help = "Append the log to this file instead of stderr; opened again on "
+                     .help = "append the log to this file instead of stderr; opened again on "
                              "SIGHUP"),
 };
 const size_t fw_log_options_count = FW_ARRAY_LENGTH(fw_log_options);
@@ -48,7 +48,7 @@ static int module_level_parse(const char *item, struct fw_log_module **module, i
     struct fw_nearest nearest;
     *module = fw_log_module_find(item, length, &nearest);
     if (*module == NULL) {
-        return fw_reason_set(reason, -ENOENT, "log module-level: there is no module '%.*s'%s%s%s",
+        return fw_reason_set(reason, -EINVAL, "log module-level: there is no module '%.*s'%s%s%s",
                              length < 40 ? (int)length : 40, item,
                              fw_nearest_found(&nearest) ? "; did you mean '" : "",
                              fw_nearest_found(&nearest) ? nearest.best : "",
@@ -69,10 +69,9 @@ int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reaso
         }
     }
     bool is_file = config->file != NULL && config->file[0] != '\0';
-    int rc = fw_log_set_file(is_file ? config->file : NULL);
+    int rc = fw_log_open(is_file ? config->file : NULL, reason);
     if (rc != 0) {
-        return fw_reason_errno(reason, rc, "log file '%.128s' cannot be opened for writing",
-                               config->file);
+        return rc;
     }
     rc = fw_log_set_level(NULL, config->level);
     for (size_t i = 0; rc == 0 && i < list->count; i++) {

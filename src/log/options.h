@@ -24,8 +24,7 @@ extern const struct fw_option fw_log_options[];
 extern const size_t fw_log_options_count;
 
 /*
- * Sets levels and file. Returns 0, or a negative errno with the reason: -ENOENT for a module that
- * does not exist, -EINVAL for a level, or what opening the file said. A mistake in a level leaves
- * everything as it was.
+ * Sets levels and file. Returns 0, -EINVAL if there is no such module or level, or what opening the
+ * file said, with the reason. Then everything is as it was.
  */
 FW_MUST_CHECK int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reason);
