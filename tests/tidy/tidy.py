@@ -87,7 +87,7 @@ BANNED = [
 ]
 
 README_FOLDERS = r"(src|tests|bench|docs|models|examples|tools|packaging|include)(/.*)?"
-README_NOT_NEEDED = r"include/fairway|tests/fuzz/corpus/.*|.*/(data|vectors)(/.*)?"
+README_NOT_NEEDED = r"include/fairway|tests/fuzz/corpus(/.*)?|.*/(data|vectors)(/.*)?"
 
 NEEDS_SPDX = (r".*\.(c|h|py|sh|pml|build|mk|js|html|css|conf|service)|(.*/)?Makefile|meson_options\.txt"
               r"|packaging/packages|\.clang-(format|tidy)")
