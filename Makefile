@@ -97,8 +97,8 @@ bench: all ## compare ourselves with our peers
 tidy: ## check the tree's rules, the layout of the source, and clang-tidy
 	@tools/install-packages build test
 	@CC=clang tools/setup build-clang --prefix=$(PREFIX)
-	@tools/check build-clang --suite tidy
-	@tools/analyse build-clang
+	@tools/analyse build-clang; analysed=$$?; \
+	  tools/check build-clang --suite tidy && exit $$analysed
 
 format: ## lay out all C source as .clang-format says
 	@tools/install-packages test
