@@ -49,8 +49,8 @@ def fairway(build):
 
 
 class TapReporter:
-    """Prints the Test Anything Protocol. A test has up to three reports (set-up, call, tear-down);
-    the first that is not a success decides, and a success is one only once torn down."""
+    """Prints the Test Anything Protocol. A test has up to three reports (set-up, call, tear-down).
+    The first that is not a success decides; if all are, the one of the call."""
 
     def __init__(self):
         self.number = 0
@@ -65,7 +65,8 @@ class TapReporter:
             print(f"Bail out! {report.nodeid} cannot be read", flush=True)
 
     def pytest_runtest_logreport(self, report):
-        if self.outcome is None or (self.outcome.passed and not report.passed):
+        decided = self.outcome is not None and not self.outcome.passed
+        if not decided and (report.when != "teardown" or not report.passed):
             self.outcome = report
         if report.when == "teardown":
             self.finish(self.outcome)

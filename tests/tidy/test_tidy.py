@@ -288,6 +288,7 @@ def requirement(tree, row):
     ("| F1 | does it | | | | open |", "needs behaviour, source, test, state"),
     ("| F1 | | | | open |", "needs behaviour, source, test, state"),
     ("| F1 | does it | | | nearly |", "state 'nearly' is none of"),
+    ("| F1 | does it | | | done, mostly |", "state 'done, mostly' is none of"),
     ("| F1 | does it | | | partly: |", "state 'partly:' is none of"),
     ("| F1 | does it | | `base/one` | done |", "does not name source and test"),
     ("| F1 | does it | `src/base/one.c` | | done |", "does not name source and test"),

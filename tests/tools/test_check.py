@@ -141,6 +141,10 @@ def test_broken_teardown(broken):
 def test_excused():
     assert False
 
+@pytest.mark.xfail
+def test_excused_in_vain():
+    pass
+
 @pytest.mark.needs("never")
 def test_needs():
     assert False
@@ -176,13 +180,14 @@ def test_pytest_speaks_tap(tap):
     lines = tap(PYTEST_FILE)
     results = [line for line in lines if not line.startswith("#")]
     assert results == [
-        "1..6",
+        "1..7",
         "ok 1 - test_good",
         "not ok 2 - test_bad",
         "not ok 3 - test_broken_teardown",
         "not ok 4 - test_excused",
-        "ok 5 - test_needs # SKIP never: not here",
-        "ok 6 - test_names[a %23 SKIP b]",
+        "not ok 5 - test_excused_in_vain",
+        "ok 6 - test_needs # SKIP never: not here",
+        "ok 7 - test_names[a %23 SKIP b]",
     ]
     assert any("assert 1 == 2" in line for line in lines)
     assert "# seen" in lines
