@@ -497,6 +497,7 @@ static void test_file_limits(void **state)
     assert_int_equal(file_parse(section), 0);
     (void)snprintf(section, sizeof section, "[tenant %.*s]", FW_OPTION_NAME_MAX + 1, name);
     assert_int_equal(file_parse(section), -EINVAL);
+    assert_non_null(strstr(reason.text, "is too long for a name"));
 }
 
 static void test_long_file_name(void **state)
