@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/version.h"
+
+#include "cmd/cmd.h"
+
+static enum fw_cmd_status version_run(int count, char **arguments)
+{
+    enum fw_cmd_status status = fw_cmd_no_arguments(&fw_command_version, count, arguments);
+    if (status == FW_CMD_OK) {
+        (void)puts("fairway " FW_VERSION);
+    }
+    return status;
+}
+
+static void version_print_help(FILE *out)
+{
+    (void)fputs("usage: fairway version\n"
+                "\n"
+                "Prints the version, as 'fairway --version' does.\n",
+                out);
+}
+
+const struct fw_command fw_command_version = {
+    .name = "version",
+    .summary = "print the version",
+    .run = version_run,
+    .print_help = version_print_help,
+};
