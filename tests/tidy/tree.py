@@ -22,12 +22,15 @@ class Tree:
         self.files = sorted(self._list())
 
     def _list(self):
-        """What git tracks or would track; without git (an unpacked archive) all but builds."""
+        """What git tracks or would track; where git does not answer (an unpacked archive, a tree of
+        another user's) all but builds."""
         if (self.root / ".git").exists():
-            listed = subprocess.run(
+            git = subprocess.run(
                 ["git", "-C", self.root, "ls-files", "-z", "-co", "--exclude-standard"],
-                stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")
-            return {path for path in listed if path and (self.root / path).is_file()}
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+            if git.returncode == 0:
+                return {path for path in git.stdout.split("\0")
+                        if path and (self.root / path).is_file()}
         found = set()
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders

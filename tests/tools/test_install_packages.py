@@ -160,7 +160,7 @@ def test_without_network_apts_words_and_what_to_do(machine):
     status, text = machine.run("bench")
     assert status == 1
     assert "E: Unable to fetch" in text
-    assert "apt-get update && apt-get install memcached" in text
+    assert "apt-get update && apt-get install --no-install-recommends memcached" in text
     assert not machine.policy.exists()
 
 
