@@ -88,6 +88,7 @@ def benchmarks(tree):
     """The words that `bench/run --list` prints."""
     if "bench/run" not in tree.files:
         return []
-    done = subprocess.run(["bench/run", "--list"], cwd=tree.root, stdout=subprocess.PIPE,
+    build = ["--build", str(tree.build)] if tree.build else []
+    done = subprocess.run(["bench/run", "--list", *build], cwd=tree.root, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True, check=False)
     return done.stdout.split()

@@ -251,6 +251,17 @@ def test_folders_of_data_need_no_readme(tree):
     assert tree.complaints() == {}
 
 
+@pytest.mark.parametrize("link", ["[x](nowhere.md)", "[a](notes.md), [b](../src/two.c#L1)"])
+def test_links(tree, link):
+    tree.write("docs/notes.md", f"# Notes\n\n{link}\n")
+    expect(tree, "links", "docs/notes.md:3: links to")
+
+
+def test_links_that_are_fine(tree):
+    tree.write("docs/notes.md", "[a](../src), [b](README.md#rules), [c](#x), [d](https://a.example)\n")
+    assert tree.complaints() == {}
+
+
 @pytest.mark.parametrize("text", [
     "see /wor" + "k/main", "in /roo" + "t/.ssh", "cd /hom" + "e/anna", "from /tmp/w" + "t/x",
     "an LL" + "M wrote it", "in this sessio" + "n",

@@ -238,6 +238,16 @@ def rule_readme(tree):
                 yield f"{folder}: no README.md"
 
 
+def rule_links(tree):
+    """Links between our pages lead somewhere."""
+    for path in tree.matching(r".*\.md"):
+        for number, line in tree.lines(path):
+            for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", line):
+                linked = (tree.root / path).parent / target
+                if not re.match(r"\w+:", target) and not linked.exists():
+                    yield f"{path}:{number}: links to {target}, which does not exist"
+
+
 def rule_words(tree):
     """The files speak of the project, not of a machine or of how the work was organised."""
     for path in tree.files:
