@@ -21,6 +21,7 @@
 enum fw_lock_rank {
     FW_RANK_METRICS = 50,   /* Registering and reading metrics; never on a hot path. */
     FW_RANK_LOG = 80,       /* The log's sinks: anyone may log under any lock but a leaf. */
+    FW_RANK_DISK = 85,      /* A leaf: the lists between a disk and its threads. */
     FW_RANK_MPSC_PUSH = 90, /* A leaf: nothing is taken under it. */
 };
 
