@@ -82,11 +82,13 @@ static void futex_wait(struct fw_parker *parker, const struct timespec *timeout)
     FW_ASSERT(rc == 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT);
 }
 
+enum { NS_PER_SECOND = 1000000000 };
+
 static int64_t monotonic_ns(void)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return (int64_t)now.tv_sec * NS_PER_SECOND + now.tv_nsec;
 }
 
 /* True if the token was there. Otherwise the word says PARKED and the caller goes to sleep. */
@@ -138,7 +140,8 @@ bool fw_park_for(struct fw_parker *parker, int64_t timeout_ns)
     int64_t begin_ns = monotonic_ns();
     for (int64_t left_ns = timeout_ns; left_ns > 0;
          left_ns = timeout_ns - (monotonic_ns() - begin_ns)) {
-        struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
+        struct timespec left = {.tv_sec = left_ns / NS_PER_SECOND,
+                                .tv_nsec = left_ns % NS_PER_SECOND};
         futex_wait(parker, &left);
         if (parker_take(parker)) {
             return true;
