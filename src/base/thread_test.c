@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: a park never misses a token, tokens do not add up, a timed park ends; locks keep their
- * order. Method: each rule by hand, then two threads that hand a turn to and fro 20,000 times,
- * which hangs (and runs into the test's time limit) if one wake-up is lost. TSan checks the
- * ordering.
+ * Goal: a park never misses a token, tokens do not add up, a timed park ends, a park outlasts
+ * wake-ups without a token; threads have their name, mask and state; locks keep their order.
+ * Method: each rule by hand, then two threads that hand a turn to and fro 20,000 times, which hangs
+ * (and runs into the test's time limit) if one wake-up is lost. TSan checks the ordering.
  */
 #include "base/thread.h"
 
 #include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -27,6 +32,7 @@ static void test_tokens(void **state)
 {
     (void)state;
     struct fw_parker parker;
+    memset(&parker, 0xff, sizeof parker); /* init() relies on nothing that was there. */
     fw_parker_init(&parker);
     assert_false(fw_park_for(&parker, 0));
     fw_unpark(&parker);
@@ -55,15 +61,20 @@ static void test_ping_pong(void **state)
     fw_parker_init(&ping);
     fw_parker_init(&pong);
     turns = 0;
-    assert_int_equal(fw_thread_create(&thread, "a name that is too long", pong_run, NULL), 0);
-    assert_string_equal(thread.name, "a name that is ");
+    assert_int_equal(fw_thread_create(&thread, "pong", pong_run, NULL), 0);
+    /*
+     * Without a time-out; a long one; one that ends about when the token comes; and none at all,
+     * where the token has to come while the park is on its way out.
+     */
+    const int64_t timeouts_ns[] = {-1, 1000000000, 1000, 0};
     for (int i = 0; i < ROUNDS; i++) {
+        int64_t timeout_ns = timeouts_ns[(size_t)i % FW_ARRAY_LENGTH(timeouts_ns)];
         assert_int_equal(turns, i);
         fw_unpark(&pong);
-        if (i % 2 == 0) {
+        if (timeout_ns < 0) {
             fw_park(&ping);
         } else {
-            while (!fw_park_for(&ping, 1000)) {
+            while (!fw_park_for(&ping, timeout_ns)) {
             }
         }
     }
@@ -71,28 +82,117 @@ static void test_ping_pong(void **state)
     assert_int_equal(turns, ROUNDS);
 }
 
-static void state_run(void *argument)
+static struct fw_parker sleeper;
+static _Atomic bool sleeper_returned;
+static bool sleeper_took_token; /* Read after the join. */
+
+static void sleeper_run(void *argument)
 {
-    *(struct fw_thread_state **)argument = fw_thread_self();
+    const int64_t *timeout_ns = argument;
+    if (*timeout_ns < 0) {
+        fw_park(&sleeper);
+        sleeper_took_token = true;
+    } else {
+        sleeper_took_token = fw_park_for(&sleeper, *timeout_ns);
+    }
+    atomic_store(&sleeper_returned, true);
 }
 
-static void test_state_is_per_thread(void **state)
+/* Wakes the sleeper as the kernel may at any time, and comes back once it was asleep and woke. */
+static void wake_without_token(void)
+{
+    while (syscall(SYS_futex, &sleeper.word, FUTEX_WAKE_PRIVATE, 1) == 0) {
+        assert_false(atomic_load(&sleeper_returned));
+        (void)sched_yield();
+    }
+}
+
+static void test_spurious_wake_ups(void **state)
+{
+    (void)state;
+    int64_t timeouts_ns[] = {-1, INT64_C(3600) * 1000000000};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(timeouts_ns); i++) {
+        struct fw_thread thread;
+        fw_parker_init(&sleeper);
+        atomic_store(&sleeper_returned, false);
+        assert_int_equal(fw_thread_create(&thread, "sleeper", sleeper_run, &timeouts_ns[i]), 0);
+        for (int round = 0; round < 3; round++) {
+            wake_without_token(); /* From the second on: it went to sleep again. */
+        }
+        fw_unpark(&sleeper);
+        fw_thread_join(&thread);
+        assert_true(sleeper_took_token);
+    }
+}
+
+struct seen {
+    struct fw_thread_state *state;
+    char name[FW_THREAD_NAME_SIZE];
+    sigset_t blocked;
+};
+
+static void state_run(void *argument)
+{
+    struct seen *seen = argument;
+    fw_park(&pong); /* Until the creator is back, which gives the name. */
+    seen->state = fw_thread_self();
+    (void)pthread_getname_np(pthread_self(), seen->name, sizeof seen->name);
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &seen->blocked);
+}
+
+static void test_new_thread(void **state)
 {
     (void)state;
     struct fw_thread thread;
-    struct fw_thread_state *seen = NULL;
-    assert_int_equal(fw_thread_create(&thread, "state", state_run, &seen), 0);
+    struct seen seen = {0};
+    sigset_t before, after;
+    memset(&thread, 0xff, sizeof thread);
+    fw_parker_init(&pong);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    assert_int_equal(fw_thread_create(&thread, "a name that is too long", state_run, &seen), 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    fw_unpark(&pong);
     fw_thread_join(&thread);
-    assert_ptr_equal(seen, &thread.state);
-    assert_ptr_not_equal(seen, fw_thread_self());
+
+    assert_ptr_equal(seen.state, &thread.state);
+    assert_null(thread.state.held_last);
+    assert_ptr_not_equal(seen.state, fw_thread_self());
+    assert_ptr_equal(fw_thread_self(), fw_thread_self_pointer); /* Adopted once, and kept. */
+    assert_string_equal(thread.name, "a name that is ");
+    assert_string_equal(seen.name, "a name that is ");
+    const int signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGUSR1, SIGUSR2};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(signals); i++) {
+        assert_int_equal(sigismember(&seen.blocked, signals[i]), 1);
+        assert_int_equal(sigismember(&after, signals[i]), sigismember(&before, signals[i]));
+    }
 }
 
-static void test_lock_order(void **state)
+static void test_create_fails(void **state)
+{
+    (void)state;
+    pthread_attr_t usual, huge;
+    struct fw_thread thread;
+    assert_int_equal(pthread_getattr_default_np(&usual), 0);
+    assert_int_equal(pthread_attr_init(&huge), 0);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 48), 0); /* No such space. */
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    assert_int_equal(fw_thread_create(&thread, "none", pong_run, NULL), -EAGAIN);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    assert_int_equal(pthread_attr_destroy(&huge), 0);
+    assert_int_equal(pthread_attr_destroy(&usual), 0);
+}
+
+/* Trusted: it breaks the rules that clang checks. */
+FW_TSA_TRUSTED static void test_lock_order(void **state)
 {
     (void)state;
     struct fw_mutex low, high;
+    memset(&low, 0xff, sizeof low); /* init() relies on nothing that was there. */
     fw_mutex_init(&low, FW_RANK_METRICS);
     fw_mutex_init(&high, FW_RANK_LOG);
+    assert_int_equal(low.rank, FW_RANK_METRICS);
+    assert_null(low.held_before);
+    assert_null(low.waiters);
     fw_mutex_lock(&low);
     fw_mutex_lock(&high);
     expect_assert_failure(fw_mutex_unlock(&low)); /* Not in reverse order. */
@@ -134,7 +234,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_ping_pong),
-        cmocka_unit_test(test_state_is_per_thread),
+        cmocka_unit_test(test_spurious_wake_ups),
+        cmocka_unit_test(test_new_thread),
+        cmocka_unit_test(test_create_fails),
         cmocka_unit_test(test_lock_order),
         cmocka_unit_test(test_trylock_refuses),
     };
