@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 #include "base/thread.h"
-#include "fail_memory.h"
+#include "support/fail_memory.h"
 
 struct shop_metrics {
     struct fw_metric_source source;
