@@ -9,8 +9,8 @@ import subprocess
 from mutate_lib.operators import mutants_of
 from mutate_lib.tokens import MutateError
 
-# A module's tests are the Meson tests named MODULE/*. Tests elsewhere that are meant to catch what
-# the module does wrong are added here, as patterns of test names.
+# A module's tests are the Meson tests named MODULE/*, and the corpora of its fuzz targets. Tests
+# elsewhere that are meant to catch what the module does wrong are added here, as patterns of names.
 EXTRA_TESTS = {
 }
 
@@ -96,5 +96,5 @@ def module_of(path):
 
 
 def is_test_of(module, test_name):
-    patterns = [f'{module}/*'] + EXTRA_TESTS.get(module, [])
+    patterns = [f'{module}/*', f'fuzz/{module}-*'] + EXTRA_TESTS.get(module, [])
     return any(fnmatch.fnmatchcase(test_name, pattern) for pattern in patterns)
