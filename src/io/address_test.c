@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: every form of text gives the address it says and comes back as text; everything else is
+ * refused with a reason that says what is allowed.
+ * Method: tables of good and bad texts. Names are tried with localhost, which needs no network.
+ */
+#include "io/address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PORT_DEFAULT = 11211, ADDRESSES_MAX = 8, PATH_LENGTH_MAX = 107 };
+
+static struct fw_address addresses[ADDRESSES_MAX];
+static struct fw_reason reason;
+
+static int parse(const char *text, unsigned flags)
+{
+    reason.text[0] = '\0';
+    return fw_address_parse(text, PORT_DEFAULT, flags, addresses, ADDRESSES_MAX, &reason);
+}
+
+static void assert_refused(const char *text, int error, const char *because)
+{
+    assert_int_equal(parse(text, 0), error);
+    if (strstr(reason.text, because) == NULL) {
+        fail_msg("'%s' is refused with '%s', not with '%s'", text, reason.text, because);
+    }
+}
+
+static void test_good_texts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *formatted;
+    } rows[] = {
+        {"127.0.0.1:80", "127.0.0.1:80"},
+        {"127.0.0.1", "127.0.0.1:11211"},
+        {"255.255.255.255:65535", "255.255.255.255:65535"},
+        {"0.0.0.0:0", "0.0.0.0:0"},
+        {"[::1]:80", "[::1]:80"},
+        {"[::1]", "[::1]:11211"},
+        {"::1", "[::1]:11211"},
+        {"[2001:DB8:0::A]:007", "[2001:db8::a]:7"},
+        {"[fe80::1%lo]:80", "[fe80::1%lo]:80"},
+        {"fe80::1%lo", "[fe80::1%lo]:11211"},
+        {"[fe80::1%4000000000]:80", "[fe80::1%4000000000]:80"},
+        {"[::ffff:10.0.0.1]:80", "[::ffff:10.0.0.1]:80"},
+        {"/run/f.sock", "unix:/run/f.sock"},
+        {"unix:/run/f.sock", "unix:/run/f.sock"},
+        {"unix:f.sock", "unix:f.sock"},
+        {"unix:@fairway", "unix:@fairway"},
+        {"unix:/with:colon", "unix:/with:colon"},
+        {"unix:\xc3\xbc", "unix:\xc3\xbc"},
+        {"unix:/two\nlines\x7f", "unix:/two?lines?"},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(rows); i++) {
+        char formatted[FW_ADDRESS_TEXT_SIZE];
+        assert_int_equal(parse(rows[i].text, 0), 1);
+        assert_string_equal(reason.text, "");
+        fw_address_format(&addresses[0], formatted);
+        assert_string_equal(formatted, rows[i].formatted);
+    }
+}
+
+static void test_bad_texts(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        ":",
+        "127.0.0.1:",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:+1",
+        "127.0.0.1: 1",
+        "127.0.0.1:1x",
+        "127.0.0.1:99999999999999999999",
+        "127.0.0.256",
+        "127.1",
+        "127.0x1",
+        "1",
+        "1.2.3.4.5",
+        "[::1",
+        "[::1]x",
+        "[::1]80",
+        "[::1]:",
+        "[]:80",
+        "[]",
+        "::1:::",
+        "::g",
+        "[127.0.0.1]:80",
+        "[localhost]:80",
+        "a b:80",
+        "localhost:http",
+        "a/b",
+        "tcp://localhost:80",
+        "12:",
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(texts); i++) {
+        assert_refused(texts[i], -EINVAL, "is not an address: write 127.0.0.1:11211");
+    }
+    assert_refused("unix:", -EINVAL, "unix:/path");
+    assert_refused("unix:@", -EINVAL, "unix:@name");
+    assert_refused("[fe80::1%no-such-if]:80", -ENODEV, "'no-such-if'");
+    assert_refused("[fe80::1%0]:80", -ENODEV, "ip link");
+    assert_refused("[fe80::1%4294967296]:80", -ENODEV, "ip link");
+    assert_int_equal(fw_address_parse("", 0, 0, addresses, 1, NULL), -EINVAL);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    char text[512] = "unix:";
+    char formatted[FW_ADDRESS_TEXT_SIZE];
+    memset(text + 5, 'p', PATH_LENGTH_MAX);
+    assert_int_equal(parse(text, 0), 1);
+    assert_string_equal(fw_address_path(&addresses[0]), text + 5);
+    fw_address_format(&addresses[0], formatted);
+    assert_string_equal(formatted, text);
+
+    text[5] = '@';
+    assert_int_equal(parse(text, 0), 1);
+    assert_int_equal(addresses[0].length, sizeof addresses[0].local - 1);
+    fw_address_format(&addresses[0], formatted);
+    assert_string_equal(formatted, text);
+
+    text[5 + PATH_LENGTH_MAX] = 'p';
+    assert_refused(text, -ENAMETOOLONG, "at most 107 bytes");
+    text[5] = '/';
+    assert_refused(text + 5, -ENAMETOOLONG, "at most 107 bytes");
+
+    memset(text, 'n', FW_ADDRESS_NAME_MAX + 1);
+    text[FW_ADDRESS_NAME_MAX] = '\0';
+    assert_refused(text, -EINVAL, "is a name");
+    text[FW_ADDRESS_NAME_MAX] = 'n';
+    assert_refused(text, -EINVAL, "is not an address");
+}
+
+static void test_all_addresses(void **state)
+{
+    (void)state;
+    char formatted[FW_ADDRESS_TEXT_SIZE];
+    assert_int_equal(parse(":80", 0), 2);
+    fw_address_format(&addresses[0], formatted);
+    assert_string_equal(formatted, "0.0.0.0:80");
+    fw_address_format(&addresses[1], formatted);
+    assert_string_equal(formatted, "[::]:80");
+
+    addresses[1].length = 0;
+    assert_int_equal(fw_address_parse(":80", 0, 0, addresses, 1, NULL), 1);
+    assert_int_equal(addresses[1].length, 0); /* Beyond the capacity nothing is written. */
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_refused("localhost:80", -EINVAL, "is a name, which is not resolved here");
+    assert_refused("cache-1.example", -EINVAL, "is a name, which is not resolved here");
+
+    int count = parse("localhost:80", FW_ADDRESS_RESOLVE);
+    assert_true(count >= 1);
+    for (int i = 0; i < count; i++) {
+        bool is_ipv4 = addresses[i].any.sa_family == AF_INET;
+        assert_int_equal(fw_address_port(&addresses[i]), 80);
+        assert_true(is_ipv4 ? addresses[i].ipv4.sin_addr.s_addr == htonl(INADDR_LOOPBACK)
+                            : IN6_IS_ADDR_LOOPBACK(&addresses[i].ipv6.sin6_addr));
+        for (int k = 0; k < i; k++) {
+            assert_false(fw_address_equal(&addresses[i], &addresses[k]));
+        }
+    }
+    assert_int_equal(fw_address_parse("localhost", 1, FW_ADDRESS_RESOLVE, addresses, 1, NULL), 1);
+
+    /* A label of 64 letters is no name; resolvers say so without asking anyone. */
+    char text[] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+    assert_true(parse(text, FW_ADDRESS_RESOLVE) < 0);
+    assert_non_null(strstr(reason.text, "cannot resolve the name 'xxx"));
+    assert_int_equal(parse("127.1", FW_ADDRESS_RESOLVE), -EINVAL);
+    assert_int_equal(parse("127.0x1", FW_ADDRESS_RESOLVE), -EINVAL);
+}
+
+static struct fw_address one(const char *text)
+{
+    assert_int_equal(parse(text, 0), 1);
+    return addresses[0];
+}
+
+static void test_equality(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "127.0.0.1:1", "127.0.0.1:2", "127.0.0.2:1", "[::1]:1", "[::1]:2",  "[::1%lo]:1",
+        "[::2]:1",     "unix:/a",     "unix:/ab",    "unix:@a", "unix:@ab", "unix:a",
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(texts); i++) {
+        for (size_t k = 0; k < FW_ARRAY_LENGTH(texts); k++) {
+            struct fw_address left = one(texts[i]);
+            struct fw_address right = one(texts[k]);
+            assert_int_equal(fw_address_equal(&left, &right), i == k);
+        }
+    }
+    struct fw_address left = one("[::1]:1");
+    struct fw_address right = left;
+    right.ipv6.sin6_flowinfo = 1;
+    assert_true(fw_address_equal(&left, &right));
+    left = one("unix:/a");
+    right = left;
+    right.length--; /* The final zero may be counted or not. */
+    assert_true(fw_address_equal(&left, &right));
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    struct fw_address address = one("127.0.0.1:258");
+    assert_int_equal(fw_address_port(&address), 258);
+    assert_null(fw_address_path(&address));
+    address = one("[::1]:258");
+    assert_int_equal(fw_address_port(&address), 258);
+    assert_int_equal(address.ipv6.sin6_scope_id, 0);
+    address = one("[::1%lo]:258");
+    assert_int_equal(address.ipv6.sin6_scope_id, if_nametoindex("lo"));
+    address = one("unix:/a");
+    assert_int_equal(fw_address_port(&address), 0);
+    assert_string_equal(fw_address_path(&address), "/a");
+    address = one("unix:@a");
+    assert_null(fw_address_path(&address));
+}
+
+static void test_from_socket(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"127.0.0.1:1", "[::1%lo]:1", "unix:/a", "unix:@a"};
+    struct fw_address taken;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(texts); i++) {
+        struct fw_address address = one(texts[i]);
+        memset(&taken, 0xff, sizeof taken);
+        assert_int_equal(fw_address_from_socket(&taken, &address.any, address.length), 0);
+        assert_true(fw_address_equal(&taken, &address));
+    }
+
+    char formatted[FW_ADDRESS_TEXT_SIZE];
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    const struct sockaddr *any = (const struct sockaddr *)&local;
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof local.sun_family), 0);
+    fw_address_format(&taken, formatted);
+    assert_string_equal(formatted, "unix:"); /* A client that was not bound. */
+    assert_null(fw_address_path(&taken));
+
+    assert_int_equal(fw_address_from_socket(&taken, any, 1), -EAFNOSUPPORT);
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof local + 1), -EAFNOSUPPORT);
+    memset(local.sun_path, 'p', sizeof local.sun_path);
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof local), -EAFNOSUPPORT);
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof local - 1), 0);
+    assert_int_equal(strlen(fw_address_path(&taken)), PATH_LENGTH_MAX);
+
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
+    struct sockaddr other = {.sa_family = AF_APPLETALK};
+    any = (const struct sockaddr *)&ipv4;
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof ipv4 - 1), -EAFNOSUPPORT);
+    any = (const struct sockaddr *)&ipv6;
+    assert_int_equal(fw_address_from_socket(&taken, any, sizeof ipv6 - 1), -EAFNOSUPPORT);
+    assert_int_equal(fw_address_from_socket(&taken, &other, sizeof other), -EAFNOSUPPORT);
+}
+
+static void test_abstract_bytes(void **state)
+{
+    (void)state;
+    char formatted[FW_ADDRESS_TEXT_SIZE];
+    struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "\0a\0b"};
+    struct fw_address taken;
+    assert_int_equal(fw_address_from_socket(&taken, (const struct sockaddr *)&local,
+                                            offsetof(struct sockaddr_un, sun_path) + 4),
+                     0);
+    fw_address_format(&taken, formatted);
+    assert_string_equal(formatted, "unix:@a?b");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good_texts),     cmocka_unit_test(test_bad_texts),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_all_addresses),
+        cmocka_unit_test(test_names),          cmocka_unit_test(test_equality),
+        cmocka_unit_test(test_parts),          cmocka_unit_test(test_from_socket),
+        cmocka_unit_test(test_abstract_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
