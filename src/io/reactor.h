@@ -27,11 +27,13 @@
  * Ownership. Streams, listeners and watches are embedded in the caller's structs and stay there, at
  * the same address, from open until their `closed` call-back has run. Only after that call-back may
  * the memory be reused: events that the kernel had already queued for it are dropped before. After
- * close() no other call-back of that object runs.
+ * close() no other call-back of that object runs. Call-backs may open, use and close any source,
+ * their own too.
  *
  * Threads. A reactor belongs to a locality's turn, not to a thread: whoever holds the turn calls
- * it, one at a time, and a hand-over of the turn orders their memory. Only fw_reactor_wake() may be
- * called by anyone. Builds with FW_CHECKS assert that two never meet inside.
+ * it, one at a time, and a hand-over of the turn orders their memory. A call-back does not hand the
+ * turn over: it runs inside poll(). Only fw_reactor_wake() may be called by anyone. Builds with
+ * FW_CHECKS assert that two never meet inside.
  *
  * Why not libuv or libevent: both tie the loop to a thread, give every socket a buffer or a call
  * per readiness, and their timers and queues would stand beside ours.
@@ -47,6 +49,7 @@
 #include "base/list.h"
 #include "base/reason.h"
 #include "io/address.h"
+#include "io/socket.h"
 
 struct fw_reactor;
 struct fw_stream;
@@ -56,10 +59,10 @@ struct fw_watch;
 /* What all watched objects share; private to io/. */
 struct fw_source {
     struct fw_reactor *reactor;
-    struct fw_list_link ready_link; /* In the reactor's list of sources remembered as ready. */
+    struct fw_list_link ready_link; /* In a list of the reactor: remembered as ready, or closed. */
     int fd;
     uint8_t kind;
-    uint8_t flags;
+    uint16_t flags;
 };
 
 struct fw_stream_events {
@@ -70,7 +73,7 @@ struct fw_stream_events {
     void (*closed)(struct fw_stream *stream); /* The memory is the owner's again. */
 };
 
-/* A connected socket, or one that is being connected. */
+/* A connected socket, or one that is being connected. All of it is private to io/. */
 struct fw_stream {
     struct fw_source source;
     const struct fw_stream_events *events;
@@ -96,12 +99,13 @@ struct fw_listener {
     struct fw_source source;
     const struct fw_listener_events *events;
     struct fw_address address; /* As bound: with the port the kernel chose for port 0. */
+    struct fw_socket_file file;
 };
 
 /* Any other descriptor that can be polled: a signalfd, netlink, a library's socket. */
 struct fw_watch {
     struct fw_source source;
-    void (*ready)(struct fw_watch *watch); /* Edge-triggered: read until -EAGAIN. */
+    void (*ready)(struct fw_watch *watch); /* Can be read. Edge-triggered: read until -EAGAIN. */
     void (*closed)(struct fw_watch *watch);
 };
 
@@ -115,26 +119,35 @@ FW_MUST_CHECK int fw_reactor_create(struct fw_reactor **reactor, struct fw_reaso
 void fw_reactor_destroy(struct fw_reactor *reactor);
 
 /*
- * Waits at most `timeout_ns` (0: not at all; negative: until something happens) and runs the
- * call-backs of what happened, each source at most once. Returns how many ran; 0 after a time-out
- * or a wake. Does not wait while any source is remembered as ready.
+ * Waits at most `timeout_ns` (0: not at all; negative: until something happens; cheapest in whole
+ * milliseconds) and runs the call-backs of what happened: every source gets one turn, then come
+ * those of `closed`. Returns how many ran, which may be 0 before the time is over, after a wake for
+ * example: callers loop. Does not wait while a source is remembered as ready or a `closed` is due.
  */
 int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns);
 
-/* Makes the running or the next poll() return without waiting. Any thread, any time. */
+/*
+ * Makes the running or the next poll() return without waiting. Any thread, any time before destroy.
+ * All that the caller wrote before is seen by whoever returns from that poll().
+ */
 void fw_reactor_wake(struct fw_reactor *reactor);
 
 /*
- * Listens on `address`. For a UNIX socket `mode` gives the permissions of its file, and a file that
- * a dead server left behind is replaced. Returns 0 or a negative errno with a reason that says what
- * to do (the address is in use, the port needs privileges, ...).
+ * Listens on `address`. A UNIX socket's file that a dead server left behind is replaced. Returns 0
+ * or a negative errno with a reason that says what to do (the address is in use, the port needs
+ * privileges, ...).
  */
 FW_MUST_CHECK int fw_listener_open(struct fw_listener *listener, struct fw_reactor *reactor,
-                                   const struct fw_address *address, mode_t mode, int backlog,
+                                   const struct fw_address *address,
+                                   const struct fw_listener_options *options,
                                    const struct fw_listener_events *events,
                                    struct fw_reason *reason);
+
+/* No `accepted` until resume(); new connections wait in the backlog. Both may be called twice. */
 void fw_listener_pause(struct fw_listener *listener);
 void fw_listener_resume(struct fw_listener *listener);
+
+/* Stops listening, and removes a UNIX socket's file if it is still this listener's own. */
 void fw_listener_close(struct fw_listener *listener);
 
 /*
@@ -145,15 +158,19 @@ FW_MUST_CHECK int fw_stream_open(struct fw_stream *stream, struct fw_reactor *re
                                  const struct fw_stream_events *events);
 
 /*
- * Opens a stream and connects it. -EINPROGRESS: `connected` follows. 0: connected already. Any
- * other error, here or in `connected`: in the first case nothing was opened, in the second the
- * stream is closed by its owner as usual.
+ * Opens a stream and connects it. -EINPROGRESS: `connected` follows, and nothing but close() is
+ * called before. 0: connected already. Any other error, here or in `connected`: in the first case
+ * nothing was opened, in the second the stream is closed by its owner as usual. -EAGAIN comes from
+ * a UNIX socket whose backlog is full.
  */
 FW_MUST_CHECK int fw_stream_connect(struct fw_stream *stream, struct fw_reactor *reactor,
                                     const struct fw_address *address,
                                     const struct fw_stream_events *events);
 
-/* Asks for one `readable` call-back, when bytes, the end or an error can be received. */
+/*
+ * Asks for one `readable` call-back, when bytes, the end or an error can be received. It may come
+ * without any of them: then a receive answers -EINPROGRESS.
+ */
 void fw_stream_wait(struct fw_stream *stream);
 
 /* Takes a wait back. Nothing happens if none is under way. */
@@ -174,7 +191,7 @@ enum { FW_STREAM_SEND_MAX = 64 };
 FW_MUST_CHECK ssize_t fw_stream_send(struct fw_stream *stream, const struct iovec *vector,
                                      int count);
 
-/* No more will be sent; the peer reads the end of the stream after what was sent. */
+/* No more will be sent, and no send is under way; the peer reads the end after what was sent. */
 void fw_stream_shutdown(struct fw_stream *stream);
 
 /* Ends the connection. Operations under way are forgotten; `closed` follows from a later poll. */

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a wake-up is never lost and costs a system call only if someone sleeps; the reactor works
+ * for whichever thread has the turn, and two are caught; time-outs end; watches keep their rules.
+ * Method: another thread wakes a poll that waits without end, over and over, and writes a plain
+ * variable before; a lost wake-up hangs, and TSan sees one that orders nothing. A back end whose
+ * kick() counts shows the system calls. Two threads hand one reactor to and fro.
+ */
+#include "io/reactor.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/assert.h"
+#include "base/thread.h"
+#include "io/backend.h"
+
+static struct fw_reactor *reactor;
+
+static const struct fw_reactor_backend *real_backend;
+static struct fw_reactor_backend counting_backend;
+static _Atomic int kick_count;
+
+static void counting_kick(struct fw_reactor *kicked)
+{
+    (void)atomic_fetch_add(&kick_count, 1);
+    real_backend->kick(kicked);
+}
+
+static int setup_reactor(void **state)
+{
+    (void)state;
+    real_backend = fw_reactor_backend;
+    counting_backend = *real_backend;
+    counting_backend.kick = counting_kick;
+    atomic_store(&kick_count, 0);
+    fw_reactor_backend = &counting_backend;
+    int rc = fw_reactor_create(&reactor, NULL);
+    fw_reactor_backend = real_backend;
+    return rc;
+}
+
+static int teardown_reactor(void **state)
+{
+    (void)state;
+    fw_reactor_destroy(reactor); /* Asserts that all was closed. */
+    return 0;
+}
+
+static void test_wake_before_poll(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        fw_reactor_wake(reactor);
+    }
+    assert_int_equal(fw_reactor_poll(reactor, -1), 0); /* Does not wait. */
+    fw_reactor_wake(reactor);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+    /* That one took it: the next would wait. */
+    assert_int_equal(atomic_load(&reactor->wake), FW_REACTOR_AWAKE);
+    assert_int_equal(kick_count, 0); /* Nobody slept, so no system call was made. */
+}
+
+enum { WAKES = 2000 };
+static int wake_message; /* Guarded by who has been woken. */
+static struct fw_parker waker_parker;
+
+static void waker_run(void *argument)
+{
+    (void)argument;
+    for (int i = 1; i <= WAKES; i++) {
+        wake_message = i;
+        fw_reactor_wake(reactor);
+        fw_park(&waker_parker);
+    }
+}
+
+/* Nothing else happens in this reactor, so every poll returns for one wake-up, and sees it. */
+static void test_wake_from_thread(void **state)
+{
+    (void)state;
+    struct fw_thread thread;
+    fw_parker_init(&waker_parker);
+    assert_int_equal(fw_thread_create(&thread, "waker", waker_run, NULL), 0);
+    for (int i = 1; i <= WAKES; i++) {
+        assert_int_equal(fw_reactor_poll(reactor, i % 2 == 0 ? -1 : INT64_MAX), 0);
+        assert_int_equal(wake_message, i);
+        fw_unpark(&waker_parker);
+    }
+    fw_thread_join(&thread);
+    assert_true(kick_count <= WAKES);
+}
+
+enum { CROWD = 4, ROUNDS = 50 };
+
+static void crowd_run(void *argument)
+{
+    (void)argument;
+    fw_reactor_wake(reactor);
+}
+
+/* Several wake at once: a system call is made only by the first who meets the sleeper. */
+static void test_wake_from_crowd(void **state)
+{
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct fw_thread threads[CROWD];
+        for (int i = 0; i < CROWD; i++) {
+            assert_int_equal(fw_thread_create(&threads[i], "crowd", crowd_run, NULL), 0);
+        }
+        assert_int_equal(fw_reactor_poll(reactor, -1), 0);
+        for (int i = 0; i < CROWD; i++) {
+            fw_thread_join(&threads[i]);
+        }
+        (void)fw_reactor_poll(reactor, 0); /* Takes what came too late for the first. */
+        assert_int_equal(atomic_load(&reactor->wake), FW_REACTOR_AWAKE);
+    }
+    assert_true(kick_count <= ROUNDS);
+}
+
+static void test_timeouts(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+    assert_int_equal(fw_reactor_poll(reactor, 1), 0);
+    assert_int_equal(fw_reactor_poll(reactor, 1000000), 0);
+    assert_int_equal(fw_reactor_poll(reactor, 1500000), 0);
+}
+
+/* Runs in a child, under a filter as old containers have it: epoll_pwait2() is refused. */
+static int poll_without_pwait2(uint32_t error)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = FW_ARRAY_LENGTH(filter), .filter = filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        return 0; /* A sandbox forbids filters; then it is not tried. */
+    }
+    return fw_reactor_poll(reactor, 1500000) == 0 ? 0 : 1;
+}
+
+static void test_timeout_without_pwait2(void **state)
+{
+    (void)state;
+    static const uint32_t errors[] = {ENOSYS, EPERM};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(errors); i++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(poll_without_pwait2(errors[i]));
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+}
+
+/* One stream that whoever has the turn serves. */
+static struct fw_stream stream;
+static int stream_other;
+static int readable_count;
+static int closed_count;
+
+static void stream_readable(struct fw_stream *readable)
+{
+    char buffer[8];
+    readable_count++;
+    assert_int_equal(fw_stream_receive(readable, buffer, sizeof buffer), 3);
+    fw_stream_wait(readable);
+}
+
+static void stream_closed(struct fw_stream *closed)
+{
+    (void)closed;
+    closed_count++;
+}
+
+static void stream_open(const struct fw_stream_events *events)
+{
+    int pair[2];
+    readable_count = 0;
+    closed_count = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    stream_other = pair[1];
+    assert_int_equal(fw_stream_open(&stream, reactor, pair[0], events), 0);
+    fw_stream_wait(&stream);
+}
+
+static void stream_close(void)
+{
+    fw_stream_close(&stream);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(closed_count, 1);
+    assert_int_equal(close(stream_other), 0);
+}
+
+enum { TURNS = 1000 };
+static struct fw_parker turn_parkers[2];
+
+static void turn_use(void)
+{
+    int before = readable_count;
+    assert_int_equal(send(stream_other, "abc", 3, 0), 3);
+    while (readable_count == before) {
+        (void)fw_reactor_poll(reactor, -1);
+    }
+}
+
+static void turn_run(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < TURNS; i++) {
+        fw_park(&turn_parkers[1]);
+        turn_use();
+        fw_unpark(&turn_parkers[0]);
+    }
+}
+
+static void test_turn_moves(void **state)
+{
+    (void)state;
+    static const struct fw_stream_events events = {.readable = stream_readable,
+                                                   .closed = stream_closed};
+    struct fw_thread thread;
+    fw_parker_init(&turn_parkers[0]);
+    fw_parker_init(&turn_parkers[1]);
+    stream_open(&events);
+    assert_int_equal(fw_thread_create(&thread, "turn", turn_run, NULL), 0);
+    for (int i = 0; i < TURNS; i++) {
+        turn_use();
+        fw_unpark(&turn_parkers[1]);
+        fw_park(&turn_parkers[0]);
+    }
+    fw_thread_join(&thread);
+    assert_int_equal(readable_count, 2 * TURNS);
+    stream_close();
+}
+
+#if defined(FW_CHECKS)
+static void intruder_run(void *argument)
+{
+    (void)argument;
+    expect_assert_failure(fw_stream_wait_cancel(&stream));
+    expect_assert_failure((void)fw_reactor_poll(reactor, 0));
+    readable_count++;
+}
+
+static void stream_let_in_intruder(struct fw_stream *readable)
+{
+    (void)readable;
+    struct fw_thread thread;
+    fw_stream_wait_cancel(readable); /* We may: it is our turn. */
+    assert_int_equal(fw_thread_create(&thread, "intruder", intruder_run, NULL), 0);
+    fw_thread_join(&thread);
+}
+
+static void test_two_inside(void **state)
+{
+    (void)state;
+    static const struct fw_stream_events events = {.readable = stream_let_in_intruder,
+                                                   .closed = stream_closed};
+    stream_open(&events);
+    assert_int_equal(send(stream_other, "abc", 3, 0), 3);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(readable_count, 1); /* The other thread met both assertions. */
+    stream_close();
+}
+#endif
+
+struct watched {
+    struct fw_watch watch;
+    int fd;
+    int ready_count;
+    int closed_count;
+    struct watched *closes; /* What it closes when it is ready. */
+};
+
+static void watched_ready(struct fw_watch *watch)
+{
+    struct watched *watched = FW_CONTAINER_OF(watch, struct watched, watch);
+    watched->ready_count++;
+    if (watched->closes != NULL) {
+        fw_watch_close(&watched->closes->watch);
+    }
+}
+
+static void watched_closed(struct fw_watch *watch)
+{
+    FW_CONTAINER_OF(watch, struct watched, watch)->closed_count++;
+}
+
+static void watched_open(struct watched *watched, unsigned count)
+{
+    *watched = (struct watched){.fd = eventfd(count, EFD_NONBLOCK | EFD_CLOEXEC)};
+    int rc = fw_watch_open(&watched->watch, reactor, watched->fd, watched_ready, watched_closed);
+    assert_int_equal(rc, 0);
+}
+
+static void test_watch(void **state)
+{
+    (void)state;
+    struct watched watched;
+    watched_open(&watched, 0);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+    assert_int_equal(eventfd_write(watched.fd, 1), 0);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(watched.ready_count, 1);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0); /* Edge-triggered, although it is not read. */
+    assert_int_equal(eventfd_write(watched.fd, 1), 0);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(watched.ready_count, 2);
+
+    assert_int_equal(eventfd_write(watched.fd, 1), 0);
+    fw_watch_close(&watched.watch);
+    assert_int_equal(watched.closed_count, 0);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(watched.closed_count, 1);
+    assert_int_equal(watched.ready_count, 2);
+    assert_int_equal(eventfd_write(watched.fd, 1), 0); /* The descriptor is the caller's. */
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+    assert_int_equal(close(watched.fd), 0);
+
+    FILE *plain = tmpfile();
+    int rc = fw_watch_open(&watched.watch, reactor, fileno(plain), watched_ready, watched_closed);
+    assert_int_equal(rc, -EPERM);
+    assert_int_equal(fclose(plain), 0);
+}
+
+/* Two watches whose events are in one batch, each of which closes the other when it is called. */
+static void test_watch_closed_in_batch(void **state)
+{
+    (void)state;
+    struct watched watched[2];
+    watched_open(&watched[0], 1);
+    watched_open(&watched[1], 1);
+    watched[0].closes = &watched[1];
+    watched[1].closes = &watched[0];
+    assert_int_equal(fw_reactor_poll(reactor, -1), 2); /* One `ready`, one `closed`. */
+    struct watched *survivor = watched[0].ready_count == 1 ? &watched[0] : &watched[1];
+    assert_int_equal(survivor->ready_count, 1);
+    assert_int_equal(survivor->closed_count, 0);
+    assert_int_equal(survivor->closes->ready_count, 0);
+    assert_int_equal(survivor->closes->closed_count, 1);
+
+    survivor->closes = survivor; /* And one that closes itself. */
+    assert_int_equal(eventfd_write(survivor->fd, 1), 0);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 2);
+    assert_int_equal(survivor->closed_count, 1);
+    assert_int_equal(close(watched[0].fd), 0);
+    assert_int_equal(close(watched[1].fd), 0);
+}
+
+#define WITH_REACTOR(test) cmocka_unit_test_setup_teardown(test, setup_reactor, teardown_reactor)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_REACTOR(test_wake_before_poll),
+        WITH_REACTOR(test_wake_from_thread),
+        WITH_REACTOR(test_wake_from_crowd),
+        WITH_REACTOR(test_timeouts),
+        WITH_REACTOR(test_timeout_without_pwait2),
+        WITH_REACTOR(test_turn_moves),
+#if defined(FW_CHECKS)
+        WITH_REACTOR(test_two_inside),
+#endif
+        WITH_REACTOR(test_watch),
+        WITH_REACTOR(test_watch_closed_in_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
