@@ -367,8 +367,9 @@ static void format_local(const struct fw_address *address, char text[FW_ADDRESS_
         name[0] = '@';
     }
     for (size_t i = 0; i < length; i++) {
-        bool prints = (unsigned char)name[i] >= ' ' && name[i] != '\x7f';
-        name[i] = prints ? name[i] : '?';
+        if ((unsigned char)name[i] < ' ' || name[i] == '\x7f') {
+            name[i] = '?';
+        }
     }
 }
 
