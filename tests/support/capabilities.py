@@ -20,6 +20,7 @@ import functools
 import os
 import shutil
 import socket
+import subprocess
 
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
@@ -99,10 +100,30 @@ def two_cpus():
     return None if len(os.sched_getaffinity(0)) >= 2 else "only one processor to run on"
 
 
+def afl():
+    compilers = ("afl-clang-fast", "afl-gcc-fast")
+    if not shutil.which("afl-fuzz") or not any(map(shutil.which, compilers)):
+        return "AFL++ is not installed"
+    return None
+
+
+def libfuzzer():
+    """clang knows the option without having the library, so a program is linked."""
+    program = b"int LLVMFuzzerTestOneInput(const char *d, unsigned long s)\n{ return !d && s; }\n"
+    command = ["clang", "-fsanitize=fuzzer", "-x", "c", "-", "-o", os.devnull]
+    try:
+        done = subprocess.run(command, input=program, capture_output=True, check=False)
+    except FileNotFoundError:
+        return "clang is not installed"
+    return None if done.returncode == 0 else "clang cannot link libFuzzer"
+
+
 PROBES = {
+    "afl": afl,
     "clang-format": _program("clang-format"),
     "io-uring": io_uring,
     "ipv6": ipv6,
+    "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
     "memcached": _program("memcached"),
     "root": root,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "fail_memory.h"
+#include "support/fail_memory.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -7,127 +7,105 @@ find it, shrink it and give a command that shows it again. Skipped where a fuzze
 """
 
 import pathlib
-import shutil
 import subprocess
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FUZZ = ROOT / 'tests' / 'fuzz'
-BREAKS = b'FW\x07\xff'  # What breaks the planted target.
-SECONDS = '60'  # At most: a fuzzer stops at its first find, which takes it a second.
+FUZZ = ROOT / "tests" / "fuzz"
+BREAKS = b"FW\x07\xff"  # What breaks the planted target.
+SECONDS = "60"  # At most: a fuzzer stops at its first find, which takes it a second.
 
 
-def libfuzzer_is_missing(folder):
-    source = folder / 'probe.c'
-    source.write_text('int LLVMFuzzerTestOneInput(const char *d, unsigned long s);\n'
-                      'int LLVMFuzzerTestOneInput(const char *d, unsigned long s)\n'
-                      '{ return d != 0 && s > 9; }\n')
-    if shutil.which('clang') is None:
-        return 'clang is not installed'
-    done = subprocess.run(['clang', '-fsanitize=fuzzer', source, '-o', folder / 'probe'],
-                          capture_output=True, check=False)
-    return '' if done.returncode == 0 else 'clang has no libFuzzer (package libclang-rt-14-dev)'
-
-
-def afl_is_missing():
-    if shutil.which('afl-fuzz') is None:
-        return 'afl-fuzz is not installed (package afl++)'
-    if not any(map(shutil.which, ('afl-clang-fast', 'afl-gcc-fast'))):
-        return 'AFL++ has no compiler here'
-    return ''
-
-
-@pytest.fixture(scope='module', params=['libfuzzer', 'afl'])
+@pytest.fixture(scope="module", params=[
+    pytest.param("libfuzzer", marks=pytest.mark.needs("libfuzzer")),
+    pytest.param("afl", marks=pytest.mark.needs("afl"))])
 def fuzz(request, tmp_path_factory):
     """Calls tools/fuzz with one of the fuzzers, on a build directory of its own."""
     folder = tmp_path_factory.mktemp(request.param)
-    why = libfuzzer_is_missing(folder) if request.param == 'libfuzzer' else afl_is_missing()
-    if why:
-        pytest.skip(why)
 
     def run(*arguments):
         return subprocess.run(
-            [ROOT / 'tools' / 'fuzz', '--engine', request.param, '--build', folder, *arguments],
+            [ROOT / "tools" / "fuzz", "--engine", request.param, "--build", folder, *arguments],
             capture_output=True, text=True, check=False, timeout=280)
     run.folder = folder
     return run
 
 
 def test_the_planted_bug_is_found_and_can_be_seen_again(fuzz):
-    done = fuzz(SECONDS, 'selftest-planted')
+    done = fuzz(SECONDS, "selftest-planted")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert 'selftest-planted: BROKE' in done.stdout
-    found = sorted((fuzz.folder / 'crashes' / 'selftest-planted').glob('crash-*'))
-    assert [path.suffix for path in found] == ['', '.min']
+    assert "selftest-planted: BROKE" in done.stdout
+    found = sorted((fuzz.folder / "crashes" / "selftest-planted").glob("crash-*"))
+    assert [path.suffix for path in found] == ["", ".min"]
     assert all(path.read_bytes()[:3] == BREAKS[:3] for path in found)
 
-    [line] = [line for line in done.stdout.splitlines() if 'see again' in line]
+    [line] = [line for line in done.stdout.splitlines() if "see again" in line]
     again = subprocess.run(line.split()[2:], capture_output=True, text=True, check=False)
     assert again.returncode != 0
-    assert '1..1' in again.stdout and 'ok 1' not in again.stdout
+    assert "1..1" in again.stdout and "ok 1" not in again.stdout
 
 
 def test_nothing_is_found_where_nothing_is(fuzz):
-    done = fuzz('3', 'selftest-sound')
+    done = fuzz("3", "selftest-sound")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith('\n1 passed, 0 failed, 0 skipped\n')
-    assert 'selftest-sound: ok' in done.stdout
-    assert list((fuzz.folder / 'crashes').glob('selftest-sound/*')) == []
-    assert list((fuzz.folder / 'corpus' / 'selftest-sound').iterdir())  # And it did look.
+    assert done.stdout.endswith("\n1 passed, 0 failed, 0 skipped\n")
+    assert "selftest-sound: ok" in done.stdout
+    assert list((fuzz.folder / "crashes").glob("selftest-sound/*")) == []
+    assert list((fuzz.folder / "corpus" / "selftest-sound").iterdir())  # And it did look.
 
 
 def test_unknown_targets_are_an_error(fuzz):
-    done = fuzz('1', 'plantde')
+    done = fuzz("1", "plantde")
     assert done.returncode == 2
-    assert 'no such target: plantde; there are' in done.stderr
+    assert "no such target: plantde; there are" in done.stderr
 
 
 # Replaying, in a plain build.
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope="module")
 def replay(tmp_path_factory):
-    program = tmp_path_factory.mktemp('replay') / 'replay-planted'
-    subprocess.run(['cc', '-D_GNU_SOURCE', FUZZ / 'fuzz_main.c',
-                    FUZZ / 'selftest' / 'planted_fuzz.c', '-o', program], check=True)
+    program = tmp_path_factory.mktemp("replay") / "replay-planted"
+    subprocess.run(["cc", "-D_GNU_SOURCE", FUZZ / "fuzz_main.c",
+                    FUZZ / "selftest" / "planted_fuzz.c", "-o", program], check=True)
 
-    def run(*arguments, data=b''):
+    def run(*arguments, data=b""):
         return subprocess.run([program, *arguments], input=data, capture_output=True, check=False)
     return run
 
 
 def test_a_folder_is_replayed_in_order(replay, tmp_path):
-    for name in ('b', 'a', '.hidden', 'README.md'):
-        (tmp_path / name).write_bytes(BREAKS if name in ('.hidden', 'README.md') else b'FW')
-    done = replay(tmp_path, tmp_path / 'a')
+    for name in ("b", "a", ".hidden", "README.md"):
+        (tmp_path / name).write_bytes(BREAKS if name in (".hidden", "README.md") else b"FW")
+    done = replay(tmp_path, tmp_path / "a")
     assert done.returncode == 0
     assert done.stdout.decode().splitlines() == [
-        '1..3', f'ok 1 - {tmp_path}/a', f'ok 2 - {tmp_path}/b', f'ok 3 - {tmp_path}/a']
+        "1..3", f"ok 1 - {tmp_path}/a", f"ok 2 - {tmp_path}/b", f"ok 3 - {tmp_path}/a"]
 
 
 def test_an_input_that_breaks_ends_the_replay(replay, tmp_path):
-    (tmp_path / 'good').write_bytes(b'FW\x07\x00')
-    (tmp_path / 'wrong').write_bytes(BREAKS)
+    (tmp_path / "good").write_bytes(b"FW\x07\x00")
+    (tmp_path / "wrong").write_bytes(BREAKS)
     done = replay(tmp_path)
     assert done.returncode != 0
-    assert done.stdout.decode().splitlines() == ['1..2', f'ok 1 - {tmp_path}/good']
-    assert done.stderr.decode().splitlines()[-1] == f'# {tmp_path}/wrong'
+    assert done.stdout.decode().splitlines() == ["1..2", f"ok 1 - {tmp_path}/good"]
+    assert done.stderr.decode().splitlines()[-1] == f"# {tmp_path}/wrong"
 
 
 def test_a_corpus_without_inputs_fails(replay, tmp_path):
     assert replay(tmp_path).returncode == 1
-    assert replay(tmp_path / 'missing').stdout.startswith(b'Bail out!')
+    assert replay(tmp_path / "missing").stdout.startswith(b"Bail out!")
 
 
 def test_inputs_beyond_the_limit_fail(replay, tmp_path):
-    (tmp_path / 'most').write_bytes(bytes(1 << 20))
+    (tmp_path / "most").write_bytes(bytes(1 << 20))
     assert replay(tmp_path).returncode == 0
-    (tmp_path / 'more').write_bytes(bytes((1 << 20) + 1))
+    (tmp_path / "more").write_bytes(bytes((1 << 20) + 1))
     done = replay(tmp_path)
     assert done.returncode == 1
-    assert b'not ok 1' in done.stdout and b'ok 2' in done.stdout
+    assert b"not ok 1" in done.stdout and b"ok 2" in done.stdout
 
 
 def test_standard_input_is_one_input(replay):
-    assert replay(data=b'FW').returncode == 0
+    assert replay(data=b"FW").returncode == 0
     assert replay(data=BREAKS).returncode != 0

@@ -33,11 +33,11 @@ class Entry:
                 (mutant.path, mutant.function, mutant.operator, mutant.before, mutant.after))
 
 
-def parse(text, path='mutants.allowed'):
+def parse(text, path="mutants.allowed"):
     entries = []
     paragraph = []
-    for number, line in enumerate(text.splitlines() + [''], 1):
-        if line.startswith('#'):
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        if line.startswith("#"):
             continue
         if line.strip():
             paragraph.append((number, line))
@@ -50,19 +50,19 @@ def parse(text, path='mutants.allowed'):
 def _entry(paragraph, path):
     number = paragraph[0][0]
     lines = [line for _, line in paragraph]
-    head = [part.strip() for part in lines[0].split(':')]
-    if len(head) != 3 or len(lines) < 3 or lines[1][:2] != '- ' or lines[2][:2] != '+ ':
+    head = [part.strip() for part in lines[0].split(":")]
+    if len(head) != 3 or len(lines) < 3 or lines[1][:2] != "- " or lines[2][:2] != "+ ":
         raise MutateError(f'{path}:{number}: expected "FILE: FUNCTION: OPERATOR", "- OLD LINE", '
                           '"+ NEW LINE" and a reason')
-    reason = ' '.join(line.strip() for line in lines[3:])
+    reason = " ".join(line.strip() for line in lines[3:])
     if not reason:
-        raise MutateError(f'{path}:{number}: a survivor without a reason is not explained')
+        raise MutateError(f"{path}:{number}: a survivor without a reason is not explained")
     return Entry(*head, before=lines[1][2:].strip(), after=lines[2][2:].strip(), reason=reason,
                  line=number)
 
 
 def show(mutant):
     """A mutant as an entry that lacks its reason."""
-    return (f'{mutant.path}: {mutant.function}: {mutant.operator}\n'
-            f'- {mutant.before}\n'
-            f'+ {mutant.after}')
+    return (f"{mutant.path}: {mutant.function}: {mutant.operator}\n"
+            f"- {mutant.before}\n"
+            f"+ {mutant.after}")

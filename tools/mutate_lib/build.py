@@ -19,19 +19,19 @@ from mutate_lib.tokens import MutateError
 class Flavour(NamedTuple):
     name: str
     sanitizers: str
-    environment: 'dict[str, str]'
+    environment: "dict[str, str]"
 
 
-_memory = f'hard_rss_limit_mb={process.MEMORY_MAX_MB}'
+_memory = f"hard_rss_limit_mb={process.MEMORY_MAX_MB}"
 # Leaks, overruns and undefined behaviour are failures in our continuous integration, so a mutant
 # that has one counts as killed. TSan is the judge of memory orders: on x86 a missing acquire or
 # release hardly ever shows, but to TSan the data it should have ordered is a data race.
 FLAVOURS = {
-    'checked': Flavour('checked', 'address,undefined', {
-        'ASAN_OPTIONS': f'{_memory}:detect_leaks=1',
-        'UBSAN_OPTIONS': 'halt_on_error=1'}),
-    'tsan': Flavour('tsan', 'thread', {
-        'TSAN_OPTIONS': f'{_memory}:halt_on_error=1'}),
+    "checked": Flavour("checked", "address,undefined", {
+        "ASAN_OPTIONS": f"{_memory}:detect_leaks=1",
+        "UBSAN_OPTIONS": "halt_on_error=1"}),
+    "tsan": Flavour("tsan", "thread", {
+        "TSAN_OPTIONS": f"{_memory}:halt_on_error=1"}),
 }
 
 ORIGINAL_LIMIT = 300  # Seconds after which a test of the code as it is counts as hanging.
@@ -40,13 +40,13 @@ ORIGINAL_LIMIT = 300  # Seconds after which a test of the code as it is counts a
 @dataclass
 class Test:
     name: str
-    command: 'list[str]'
-    environment: 'dict[str, str]'
+    command: "list[str]"
+    environment: "dict[str, str]"
     folder: str
     tap: bool
-    targets: 'list[str]'  # What to build before, relative to the build directory.
+    targets: "list[str]"  # What to build before, relative to the build directory.
     seconds: float = 0.0  # What it took on the code as it is.
-    digest: str = field(default='')  # Of all its targets, from the code as it is.
+    digest: str = field(default="")  # Of all its targets, from the code as it is.
 
 
 class Build:
@@ -56,8 +56,8 @@ class Build:
         self.flavour = flavour
         self.compiler = compiler
         self.ninja_jobs = ninja_jobs
-        self.output = folder + '.output'
-        self.temporary = folder + '.tmp'
+        self.output = folder + ".output"
+        self.temporary = folder + ".tmp"
         self._tests = None
         self._prepared = {}
         self._commands = None
@@ -68,47 +68,47 @@ class Build:
     def _environment(self, extra):
         environment = dict(os.environ)
         for name, value in extra.items():
-            own = environment.get(name, '') if name.endswith('SAN_OPTIONS') else ''
-            environment[name] = f'{value}:{own}' if own else value
-        environment['TMPDIR'] = self.temporary
+            own = environment.get(name, "") if name.endswith("SAN_OPTIONS") else ""
+            environment[name] = f"{value}:{own}" if own else value
+        environment["TMPDIR"] = self.temporary
         return environment
 
     def _run(self, command, what):
-        ended = process.run(command, self.tree, self._environment({'CC': self.compiler}),
+        ended = process.run(command, self.tree, self._environment({"CC": self.compiler}),
                             output=self.output)
         if ended.status != 0:
-            raise MutateError(f'{what} failed:\n{self.output_tail(40)}')
+            raise MutateError(f"{what} failed:\n{self.output_tail(40)}")
 
     def output_tail(self, lines):
-        with open(self.output, encoding='utf-8', errors='replace') as file:
-            return ''.join(file.readlines()[-lines:])
+        with open(self.output, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-lines:])
 
     def set_up(self):
         """Configures once. Warnings are no errors here: an unused variable hides no mutant."""
         if self._tests is not None:
             return
         os.makedirs(self.temporary, exist_ok=True)
-        self._run(['meson', 'setup', self.folder, self.tree, '-Dwerror=false', '-Dchecks=true',
-                   '-Doptimization=1', '-Ddebug=false', '-Db_lundef=false',
-                   f'-Db_sanitize={self.flavour.sanitizers}'], f'meson setup ({self.compiler})')
-        self._run(['meson', 'introspect', '--tests', '--targets', self.folder], 'meson introspect')
-        with open(self.output, encoding='utf-8') as file:
+        self._run(["meson", "setup", self.folder, self.tree, "-Dwerror=false", "-Dchecks=true",
+                   "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false",
+                   f"-Db_sanitize={self.flavour.sanitizers}"], f"meson setup ({self.compiler})")
+        self._run(["meson", "introspect", "--tests", "--targets", self.folder], "meson introspect")
+        with open(self.output, encoding="utf-8") as file:
             found = json.load(file)
-        files = {target['id']: [os.path.relpath(name, self.folder) for name in target['filename']]
-                 for target in found['targets']}
-        self._tests = [self._test(raw, files) for raw in found['tests']]
-        with open(os.path.join(self.folder, 'compile_commands.json'), encoding='utf-8') as file:
+        files = {target["id"]: [os.path.relpath(name, self.folder) for name in target["filename"]]
+                 for target in found["targets"]}
+        self._tests = [self._test(raw, files) for raw in found["tests"]]
+        with open(os.path.join(self.folder, "compile_commands.json"), encoding="utf-8") as file:
             self._commands = json.load(file)
 
     def _test(self, raw, files):
-        targets = [name for target in raw['depends'] for name in files.get(target, [])]
-        return Test(name=raw['name'], command=raw['cmd'], environment=raw['env'],
-                    folder=raw['workdir'] or self.folder, tap=raw['protocol'] == 'tap',
+        targets = [name for target in raw["depends"] for name in files.get(target, [])]
+        return Test(name=raw["name"], command=raw["cmd"], environment=raw["env"],
+                    folder=raw["workdir"] or self.folder, tap=raw["protocol"] == "tap",
                     targets=sorted(set(targets)))
 
     def ninja(self, targets):
         """True if all could be built."""
-        ended = process.run(['ninja', '-C', self.folder, f'-j{self.ninja_jobs}', *targets],
+        ended = process.run(["ninja", "-C", self.folder, f"-j{self.ninja_jobs}", *targets],
                             self.tree, self._environment({}), output=self.output)
         return ended.status == 0
 
@@ -121,13 +121,13 @@ class Build:
             tests = [test for test in self._tests if project.is_test_of(module, test.name)]
             targets = [target for test in tests for target in test.targets]
             if targets and not self.ninja(targets):
-                raise MutateError(f'the code as it is does not build:\n{self.output_tail(40)}')
+                raise MutateError(f"the code as it is does not build:\n{self.output_tail(40)}")
             for test in tests:
                 test.digest = self.digest(test)
                 why, test.seconds = self.run_test(test, ORIGINAL_LIMIT)
                 if why is not None:
-                    raise MutateError(f'{test.name} fails on the code as it is ({why}, '
-                                      f'{self.flavour.name}):\n{self.output_tail(40)}')
+                    raise MutateError(f"{test.name} fails on the code as it is ({why}, "
+                                      f"{self.flavour.name}):\n{self.output_tail(40)}")
             self._prepared[module] = sorted(tests, key=lambda test: test.seconds)
         return self._prepared[module]
 
@@ -135,7 +135,7 @@ class Build:
         """Changes with the binaries a test consists of."""
         total = hashlib.sha256()
         for target in test.targets:
-            with open(os.path.join(self.folder, target), 'rb') as file:
+            with open(os.path.join(self.folder, target), "rb") as file:
                 total.update(file.read())
         return total.hexdigest()
 
@@ -147,14 +147,14 @@ class Build:
 
     def _failure(self, test, ended):
         if ended.timed_out:
-            return f'still running after {ended.seconds:.0f} s'
+            return f"still running after {ended.seconds:.0f} s"
         if ended.status < 0:
-            return f'signal {-ended.status}'
+            return f"signal {-ended.status}"
         if ended.status not in (0, 77):  # 77: skipped.
-            return f'exit status {ended.status}'
-        if test.tap and re.search(r'^not ok(?!.*# *(SKIP|TODO))', self.output_tail(10000),
+            return f"exit status {ended.status}"
+        if test.tap and re.search(r"^not ok(?!.*# *(SKIP|TODO))", self.output_tail(10000),
                                   re.MULTILINE):
-            return 'not ok'
+            return "not ok"
         return None
 
     # Single compilations.
@@ -167,25 +167,25 @@ class Build:
 
     def _find_units(self, path):
         full = os.path.join(self.tree, path)
-        if path.endswith('.c'):
+        if path.endswith(".c"):
             return [c for c in self._commands if self._source(c) == full][:1]
         objects = self._objects_with(full)
         stem = os.path.basename(path)[:-2]
-        found = [c for c in self._commands if c['output'] in objects]
-        return sorted(found, key=lambda c: (stem not in os.path.basename(c['file']), c['file']))
+        found = [c for c in self._commands if c["output"] in objects]
+        return sorted(found, key=lambda c: (stem not in os.path.basename(c["file"]), c["file"]))
 
     def _source(self, command):
-        return os.path.realpath(os.path.join(command['directory'], command['file']))
+        return os.path.realpath(os.path.join(command["directory"], command["file"]))
 
     def _objects_with(self, header):
         """The objects built so far that include `header`, as Ninja has noted."""
-        process.run(['ninja', '-C', self.folder, '-t', 'deps'], self.tree, output=self.output)
+        process.run(["ninja", "-C", self.folder, "-t", "deps"], self.tree, output=self.output)
         objects = set()
         current = None
-        with open(self.output, encoding='utf-8') as file:
+        with open(self.output, encoding="utf-8") as file:
             for line in file:
-                if not line.startswith(' '):
-                    current = line.split(':')[0]
+                if not line.startswith(" "):
+                    current = line.split(":")[0]
                 elif os.path.realpath(os.path.join(self.folder, line.strip())) == header:
                     objects.add(current)
         return objects
@@ -197,19 +197,19 @@ class Build:
         would tell apart what the optimiser makes equal; TSan stays, since its calls carry the
         memory order that x86 code does not.
         """
-        target = self.folder + '.o'
+        target = self.folder + ".o"
         arguments = []
         skip = False
-        for word in shlex.split(command['command']):
-            if skip or word in ('-MD', '-MMD'):
+        for word in shlex.split(command["command"]):
+            if skip or word in ("-MD", "-MMD"):
                 skip = False
-            elif word in ('-o', '-MQ', '-MF', '-MT'):
+            elif word in ("-o", "-MQ", "-MF", "-MT"):
                 skip = True
-            elif not word.startswith('-fsanitize=address'):
+            elif not word.startswith("-fsanitize=address"):
                 arguments.append(word)
-        arguments += ['-O2', '-g0', '-w', '-o', target]
-        ended = process.run(arguments, command['directory'], output=self.output)
+        arguments += ["-O2", "-g0", "-w", "-o", target]
+        ended = process.run(arguments, command["directory"], output=self.output)
         if ended.status != 0:
             return None
-        with open(target, 'rb') as file:
+        with open(target, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()

@@ -36,7 +36,7 @@ def run(command, cwd, environment=None, limit=None, output=os.devnull):
     """Runs `command` in a process group of its own, all of which is gone when this returns."""
     begin = time.monotonic()
     timed_out = False
-    with open(output, 'wb') as sink:
+    with open(output, "wb") as sink:
         with _lock:
             if _stopping:
                 raise KeyboardInterrupt

@@ -25,7 +25,7 @@ class Workshop:
         self.project = project
         self.folder = os.path.realpath(folder)
         self.options = options
-        self.tree = os.path.join(self.folder, 'tree')
+        self.tree = os.path.join(self.folder, "tree")
         self.builds = {}
         self.original_code = {}
 
@@ -42,17 +42,17 @@ class Workshop:
     def _flavours(self, mutant):
         """Under which sanitizers a mutant is tested, in turn until one kills it."""
         tsan = self.options.tsan
-        if tsan != 'never' and mutant.operator == 'order':
-            return ['tsan']
-        if tsan == 'always' or tsan == 'auto' and mutant.operator == 'lock':
-            return ['checked', 'tsan']
-        return ['checked']
+        if tsan != "never" and mutant.operator == "order":
+            return ["tsan"]
+        if tsan == "always" or tsan == "auto" and mutant.operator == "lock":
+            return ["checked", "tsan"]
+        return ["checked"]
 
     def has_tests(self, module):
-        return bool(self._build('checked').prepare(module))
+        return bool(self._build("checked").prepare(module))
 
     def _write(self, path, text):
-        with open(os.path.join(self.tree, path), 'w', encoding='utf-8') as file:
+        with open(os.path.join(self.tree, path), "w", encoding="utf-8") as file:
             file.write(text)
 
     def _with_mutant(self, mutant, action):
@@ -77,7 +77,7 @@ class Workshop:
         return self._with_mutant(mutant, lambda: self._compare(build, units, originals))
 
     def _original(self, build, unit):
-        key = (build.folder, unit['output'])
+        key = (build.folder, unit["output"])
         if key not in self.original_code:
             self.original_code[key] = build.object_code(unit)
         return self.original_code[key]
@@ -86,12 +86,12 @@ class Workshop:
         for unit, original in zip(units, originals):
             code = build.object_code(unit)
             if code is None:
-                return Outcome('build-failed', 'does not compile'), ''
+                return Outcome("build-failed", "does not compile"), ""
             if code != original:
-                return None, code if len(units) == 1 else ''
+                return None, code if len(units) == 1 else ""
         if not units:
-            return None, ''
-        return Outcome('equivalent', 'same object code'), ''
+            return None, ""
+        return Outcome("equivalent", "same object code"), ""
 
     # Testing.
 
@@ -101,13 +101,13 @@ class Workshop:
             tests = self._build(flavour).prepare(module)
             outcome = self._with_mutant(
                 mutant, lambda: self._test(mutant, self._build(flavour), tests))
-            if outcome.state != 'survived':
+            if outcome.state != "survived":
                 break
         return outcome
 
     def _test(self, mutant, build, tests):
         """The test of the same name goes first and is built alone: it kills most mutants."""
-        stem = os.path.splitext(mutant.path.split('/', 1)[1])[0]
+        stem = os.path.splitext(mutant.path.split("/", 1)[1])[0]
         own = [test for test in tests if test.name.startswith(stem)]
         others = [test for test in tests if test not in own]
         linked = 0
@@ -115,7 +115,7 @@ class Workshop:
             if not group:
                 continue
             if not build.ninja([target for test in group for target in test.targets]):
-                return Outcome('build-failed', 'does not link')
+                return Outcome("build-failed", "does not link")
             for test in group:
                 if test.targets and build.digest(test) == test.digest:
                     continue  # The same binary would do the same.
@@ -123,7 +123,7 @@ class Workshop:
                 limit = max(self.options.time_limit, SLOWDOWN_MAX * test.seconds)
                 why, _ = build.run_test(test, limit)
                 if why is not None:
-                    return Outcome('killed', f'{test.name} ({build.flavour.name}): {why}')
+                    return Outcome("killed", f"{test.name} ({build.flavour.name}): {why}")
         if linked == 0:
-            return Outcome('survived', 'part of no test program')
-        return Outcome('survived', '')
+            return Outcome("survived", "part of no test program")
+        return Outcome("survived", "")
