@@ -78,6 +78,7 @@ struct fw_reactor_backend {
      * still, calls fw_listener_remember(). Returns how many call-backs ran.
      */
     int (*accept)(struct fw_listener *listener);
+    void (*refuse)(int fd, const struct iovec *words);
 
     int (*stream_open)(struct fw_stream *stream, int fd);
     int (*connect)(struct fw_stream *stream, const struct fw_address *address);

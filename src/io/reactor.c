@@ -272,6 +272,11 @@ void fw_listener_close(struct fw_listener *listener)
     source_close(&listener->source);
 }
 
+void fw_listener_refuse(struct fw_listener *listener, int fd, const struct iovec *words)
+{
+    listener->source.reactor->backend->refuse(fd, words);
+}
+
 static void stream_init(struct fw_stream *stream, struct fw_reactor *reactor,
                         const struct fw_stream_events *events)
 {

@@ -87,7 +87,7 @@ struct fw_stream {
 struct fw_listener_events {
     /*
      * A new connection: `fd` is the owner's now, non-blocking and close-on-exec; it is given to
-     * fw_stream_open() or closed by fw_socket_close(). A negative `fd` is an error of accept();
+     * fw_stream_open() or to fw_listener_refuse(). A negative `fd` is an error of accept();
      * for want of resources (-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS) the listener has paused itself
      * and goes on at fw_listener_resume(), best called when a connection was closed.
      */
@@ -146,6 +146,10 @@ FW_MUST_CHECK int fw_listener_open(struct fw_listener *listener, struct fw_react
 /* No `accepted` until resume(); new connections wait in the backlog. Both may be called twice. */
 void fw_listener_pause(struct fw_listener *listener);
 void fw_listener_resume(struct fw_listener *listener);
+
+/* Closes the connection that was just accepted, after a few last words, if the socket takes them.
+ */
+void fw_listener_refuse(struct fw_listener *listener, int fd, const struct iovec *words);
 
 /* Stops listening, and removes a UNIX socket's file if it is still this listener's own. */
 void fw_listener_close(struct fw_listener *listener);

@@ -224,6 +224,13 @@ static int epoll_accept(struct fw_listener *listener)
     return ran;
 }
 
+static void epoll_refuse(int fd, const struct iovec *words)
+{
+    ssize_t sent = fw_socket_send(fd, words, 1);
+    (void)sent; /* Who does not hear them sees the connection closed. */
+    fw_socket_close(fd);
+}
+
 static int listener_event(struct fw_listener *listener)
 {
     struct fw_source *source = &listener->source;
@@ -452,6 +459,7 @@ const struct fw_reactor_backend fw_reactor_epoll = {
     .kick = epoll_kick,
     .listener_open = epoll_listener_open,
     .accept = epoll_accept,
+    .refuse = epoll_refuse,
     .stream_open = epoll_stream_open,
     .connect = epoll_connect,
     .receive = epoll_receive,
