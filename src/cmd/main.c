@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 
 const struct fw_command *const fw_commands[] = {
+    &fw_command_serve,
     &fw_command_help,
     &fw_command_version,
     NULL,

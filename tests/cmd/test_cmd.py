@@ -32,12 +32,12 @@ def test_help(run, arguments):
     assert done.returncode == OK
     assert done.stderr == ""
     assert "usage: fairway COMMAND" in done.stdout
-    for command in ("help", "version"):
+    for command in ("serve", "help", "version"):
         assert re.search(rf"^  {command} +\S", done.stdout, re.MULTILINE)
 
 
 def test_help_is_at_most_80_columns_wide(run):
-    for arguments in (["help"], ["help", "version"]):
+    for arguments in (["help"], ["help", "serve"], ["help", "version"]):
         lines = run(*arguments).stdout.splitlines()
         assert lines
         assert [line for line in lines if len(line) > 80] == []
@@ -50,7 +50,8 @@ def test_no_arguments_are_a_wrong_call_but_get_the_help(run):
     assert done.stderr == run("help").stdout
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"]])
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"], ["serve", "-V"],
+                                       ["serve", "--version"]])
 def test_version(run, arguments, source):
     version = re.search(r"^  version: '(.+)',$", (source / "meson.build").read_text(), re.MULTILINE)
     done = run(*arguments)
@@ -59,7 +60,7 @@ def test_version(run, arguments, source):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["version", "help"])
+@pytest.mark.parametrize("command", ["serve", "version", "help"])
 def test_help_of_a_command(run, command):
     done = run("help", command)
     assert done.returncode == OK
@@ -70,11 +71,12 @@ def test_help_of_a_command(run, command):
 
 
 @pytest.mark.parametrize("arguments, message", [
+    (["srve"], "there is no command 'srve'; did you mean 'fairway serve'?"),
     (["verison", "-x"], "there is no command 'verison'; did you mean 'fairway version'?"),
     (["frobnicate"], "there is no command 'frobnicate'; 'fairway help' lists them"),
     ([""], "there is no command ''; 'fairway help' lists them"),
-    (["help", "versoin"], "there is no command 'versoin'; did you mean 'fairway version'?"),
-    (["help", "version", "x"], "help takes one command, but got 'x' too"),
+    (["help", "srve"], "there is no command 'srve'; did you mean 'fairway serve'?"),
+    (["help", "serve", "x"], "help takes one command, but got 'x' too"),
     (["version", "x"], "version takes no arguments, but got 'x'"),
     (["--hlep"], "'--hlep' stands before the command; try 'fairway serve --hlep ...'"),
     (["-p", "1"], "'-p' stands before the command; try 'fairway serve -p ...'"),
@@ -83,7 +85,7 @@ def test_wrong_calls(run, arguments, message):
     assert_refused(run(*arguments), message)
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["help"]])
+@pytest.mark.parametrize("arguments", [["version"], ["help"], ["help", "serve"]])
 def test_output_that_cannot_be_written(run, arguments):
     with open("/dev/full", "w", encoding="ascii") as full:
         done = run(*arguments, stdout=full)

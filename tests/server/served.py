@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server for one test: `with Served(program, ...) as server:` starts it, waits until it listens, and
+at the end stops it by SIGTERM and demands that it went well."""
+
+import re
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+
+START_S = 30  # Far more than a start takes, also under valgrind or a sanitizer.
+
+
+class Served:
+    def __init__(self, program, *arguments, listen="127.0.0.1:0", descriptors=None):
+        self.command = [str(program), "serve", *arguments]
+        if listen is not None:
+            self.command += ["--listen", listen]
+        self.descriptors = descriptors
+        self.addresses = []
+
+    def __enter__(self):
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, preexec_fn=self._limit)
+        expected = max(1, sum(self.command.count(flag) for flag in ("--listen", "--unix-socket")))
+        while len(self.addresses) < expected:
+            line = self.process.stderr.readline()
+            if line == "":
+                raise AssertionError(f"the server ended: {self.process.wait()}, {self.read_log()}")
+            self.log.write(line)
+            found = re.search(r"listening on (\S+)", line)
+            if found:
+                self.addresses.append(found[1])
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            _, rest = self.process.communicate(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
+        self.log.write(rest)
+        if kind is None:
+            assert self.process.returncode == 0, self.read_log()
+            assert " error " not in self.read_log()
+        self.log.close()
+
+    def _limit(self):
+        if self.descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
+
+    def read_log(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def connect(self, address=None):
+        return Client(address or self.addresses[0])
+
+
+class Client:
+    """A connection with a file on top, so that replies are read by line or by length."""
+
+    def __init__(self, address):
+        if address.startswith("unix:"):
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.socket.settimeout(START_S)
+            self.socket.connect(address.removeprefix("unix:"))
+        else:
+            host, port = address.rsplit(":", 1)
+            self.socket = socket.create_connection((host.strip("[]"), int(port)), START_S)
+        self.file = self.socket.makefile("rb")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def line(self):
+        return self.file.readline()
+
+    def ask(self, data, lines=1):
+        """Sends, and returns that many lines of the reply."""
+        self.send(data)
+        return b"".join(self.line() for _ in range(lines))
+
+    def set(self, key, value):
+        assert self.ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value)) == b"STORED\r\n"
+
+    def get(self, key):
+        """The value, or None."""
+        first = self.ask(b"get %s\r\n" % key)
+        if first == b"END\r\n":
+            return None
+        size = int(first.split()[3])
+        value = self.file.read(size + 2)
+        assert value.endswith(b"\r\n") and self.line() == b"END\r\n"
+        return value[:-2]
+
+    def at_end(self):
+        """Whether the server has closed the connection, and nothing more came."""
+        return self.file.read() == b""
