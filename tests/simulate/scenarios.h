@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scenarios, one line each. A scenario is a file scenario_NAME.c (planted bugs share one, or
+ * stand beside what they spoil).
+ */
+#pragma once
+
+#include "simulate/sim.h"
+
+extern const struct sim_scenario sim_scenario_disk;
+extern const struct sim_scenario sim_scenario_handoff;
+extern const struct sim_scenario sim_scenario_planted_close;
+extern const struct sim_scenario sim_scenario_planted_flush;
+extern const struct sim_scenario sim_scenario_planted_publish;
+extern const struct sim_scenario sim_scenario_planted_wakeup;
+extern const struct sim_scenario sim_scenario_skeleton;
+extern const struct sim_scenario sim_scenario_skeleton_faults;
+
+/* clang-format off */
+#define SIM_SCENARIOS              \
+    &sim_scenario_handoff,         \
+    &sim_scenario_disk,            \
+    &sim_scenario_skeleton,        \
+    &sim_scenario_skeleton_faults, \
+    &sim_scenario_planted_wakeup,  \
+    &sim_scenario_planted_publish, \
+    &sim_scenario_planted_close,   \
+    &sim_scenario_planted_flush
+/* clang-format on */
