@@ -25,6 +25,7 @@
 
 #include "base/mpsc.h"
 #include "base/spsc.h"
+#include "support/skip.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
@@ -194,7 +195,7 @@ static void test_every_interleaving(void **state)
 {
     (void)state;
     if (UNDER_TSAN) {
-        skip(); /* One OS thread, and stacks that the sanitizer does not know. */
+        fw_test_skip("fibres", "TSan does not know their stacks");
     }
     static const struct fw_thread_hooks hooks = {.yield = yield_hook};
     static struct choices choices;

@@ -20,6 +20,7 @@
 
 #include "base/thread.h"
 #include "io/disk.h"
+#include "support/skip.h"
 
 enum { SIZE = 64 << 10, SECTOR = 4096 };
 
@@ -81,8 +82,7 @@ static void disk_open(void)
         .path = path, .engine = FW_DISK_ENGINE_URING, .depth = 4};
     memset(&fault, 0, sizeof fault);
     if (fw_disk_open(&disk, &options, &reason) != 0) {
-        print_message("# skipped: %s\n", reason.text);
-        skip();
+        fw_test_skip("io-uring", reason.text);
     }
 }
 
@@ -161,8 +161,7 @@ static void test_discard_without_thread(void **state)
     disk_open();
     if (!fw_disk_properties(disk)->discard) {
         fw_disk_close(disk);
-        print_message("# skipped: no holes in files here\n");
-        skip();
+        fw_test_skip("file-holes", "the temporary folder's file system has none");
     }
     fw_thread_hooks = &hooks;
     int rc = run(FW_DISK_DISCARD, false);

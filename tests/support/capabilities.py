@@ -17,11 +17,16 @@ thing itself where that is cheap, and leaves nothing behind.
 import ctypes
 import fcntl
 import functools
+import json
 import os
+import pathlib
 import shutil
 import socket
 import subprocess
+import tempfile
 
+FALLOC_FL_KEEP_SIZE = 1
+FALLOC_FL_PUNCH_HOLE = 2
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 LOOP_CTL_GET_FREE = 0x4C82
@@ -77,6 +82,25 @@ def loop_devices():
     return None
 
 
+def fibres():
+    info = pathlib.Path(os.environ.get("FAIRWAY_BUILD", "build"), "meson-info")
+    options = json.loads((info / "intro-buildoptions.json").read_text())
+    sanitizers = [option["value"] for option in options if option["name"] == "b_sanitize"]
+    return "TSan does not know their stacks" if "thread" in sanitizers else None
+
+
+def file_holes():
+    mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(65536))
+        file.flush()
+        libc = _libc()
+        libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong]
+        if libc.fallocate(file.fileno(), mode, 0, 65536) != 0:
+            return f"fallocate: {os.strerror(ctypes.get_errno())}"
+    return None
+
+
 def ipv6():
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
@@ -121,6 +145,8 @@ def libfuzzer():
 PROBES = {
     "afl": afl,
     "clang-format": _program("clang-format"),
+    "fibres": fibres,
+    "file-holes": file_holes,
     "io-uring": io_uring,
     "ipv6": ipv6,
     "libfuzzer": libfuzzer,

@@ -51,7 +51,7 @@ INSIDE = set("""
     assert.h ctype.h endian.h errno.h float.h inttypes.h limits.h math.h stdalign.h stdarg.h
     stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h strings.h
     sys/types.h sys/uio.h time.h
-    arm_acle.h cpuid.h immintrin.h nmmintrin.h
+    arm_acle.h cpuid.h immintrin.h nmmintrin.h sanitizer/asan_interface.h
 """.split())
 
 # Files that may include other headers too: the threads, and the adapters to outside libraries.

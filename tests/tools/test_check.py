@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from support import capabilities
+
 
 @pytest.fixture
 def check(source, tmp_path):
@@ -108,6 +110,15 @@ def test_a_skip_must_name_a_capability(check, stdout):
     assert status == 1
     assert any("skipped without naming a known capability" in line for line in lines)
     assert ", 1 failed," in lines[-1]
+
+
+def test_the_two_probes_agree(source, build):
+    told = subprocess.run([source / "tools/capabilities", build], stdout=subprocess.PIPE, text=True,
+                          check=True).stdout
+    independent = dict(line.split() for line in told.splitlines())
+    ours = {name: "no" if capabilities.why_missing(name) else "yes"
+            for name in capabilities.PROBES}
+    assert independent == ours
 
 
 def test_nothing_run_is_a_failure(source, tmp_path):
