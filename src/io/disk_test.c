@@ -35,6 +35,7 @@
 #include "io/disk_backend.h"
 #include "io/disk_file.h"
 #include "io/random.h"
+#include "support/skip.h"
 
 enum { SIZE = 1 << 20, DEPTH = 16 };
 #define SECTOR ((size_t)4096) /* A multiple of any disk's. */
@@ -94,8 +95,7 @@ static void disk_open(const struct way *way, const char *where, unsigned flags)
     };
     int rc = fw_disk_open(&disk, &options, &reason);
     if (way->engine == FW_DISK_ENGINE_URING && strstr(reason.text, "io_uring") != NULL && rc != 0) {
-        print_message("# skipped: %s\n", reason.text);
-        skip();
+        fw_test_skip("io-uring", reason.text);
     }
     if (rc != 0) {
         fail_msg("%s", reason.text);
@@ -198,8 +198,7 @@ static void test_discard(void **state)
     if (!fw_disk_properties(disk)->discard) {
         assert_int_equal(transfer(FW_DISK_DISCARD, 0, SIZE / 2), -EOPNOTSUPP);
         disk_close();
-        print_message("# skipped: no holes in files here\n");
-        skip();
+        fw_test_skip("file-holes", "the temporary folder's file system has none");
     }
     assert_int_equal(transfer(FW_DISK_FLUSH, 0, 0), 0);
     assert_int_equal(stat(path, &before), 0);
@@ -594,8 +593,7 @@ static void test_full_file_system(void **state)
     const struct way *way = *state;
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("tmpfs", folder, "tmpfs", 0, "size=64k") != 0) {
-        print_message("# skipped: may not mount a file system\n");
-        skip();
+        fw_test_skip("mounts", "may not mount a file system");
     }
     struct fw_disk_options options = {
         .path = path, .engine = way->engine, .flags = FW_DISK_CREATE | way->flags, .size = SIZE};
@@ -618,8 +616,7 @@ static void test_full_file_system(void **state)
     assert_int_equal(umount2(folder, MNT_DETACH), 0);
 
     if (way->engine == FW_DISK_ENGINE_URING && rc_open != 0) {
-        print_message("# skipped: %s\n", reason.text);
-        skip();
+        fw_test_skip("io-uring", reason.text);
     }
     assert_int_equal(rc, -ENOSPC);
     assert_non_null(strstr(text, "1048576 bytes long; choose a smaller size or make room"));
@@ -654,8 +651,7 @@ static int loop_open(char name[32], uint32_t sector_size)
         if (loop >= 0) {
             (void)close(loop);
         }
-        print_message("# skipped: no loop device can be made\n");
-        skip();
+        fw_test_skip("loop-devices", "none can be made");
     }
     return loop;
 }

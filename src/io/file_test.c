@@ -24,6 +24,8 @@
 
 #include <cmocka.h>
 
+#include "support/skip.h"
+
 static struct {
     int read_errno, write_errno, fsync_errno; /* Not 0: the next calls fail so... */
     int skip;                                 /* ... once this many went well... */
@@ -288,8 +290,7 @@ static void test_replace_in_root(void **state)
 {
     (void)state;
     if (access("/", W_OK) != 0) {
-        print_message("# skipped: the root folder is not writable\n");
-        skip();
+        fw_test_skip("writable-root-folder", "the root folder is not writable");
     }
     char path[64];
     (void)snprintf(path, sizeof path, "/fw-file-test-%d", (int)getpid());

@@ -27,8 +27,10 @@ import tempfile
 
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
+CLONE_NEWNS = 0x20000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
+MS_REC_PRIVATE = 0x44000
 LOOP_CTL_GET_FREE = 0x4C82
 SYS_IO_URING_SETUP = 425  # The same on every architecture.
 
@@ -101,6 +103,19 @@ def file_holes():
     return None
 
 
+def mounts():
+    libc = _libc()
+
+    def mount():
+        done = (libc.unshare(CLONE_NEWNS) == 0 and
+                libc.mount(None, b"/", None, MS_REC_PRIVATE, None) == 0 and
+                libc.mount(b"tmpfs", tempfile.gettempdir().encode(), b"tmpfs", 0, None) == 0)
+        return 0 if done else ctypes.get_errno()
+
+    error = _in_child(mount)
+    return None if error == 0 else f"mount: {os.strerror(error)}"
+
+
 def ipv6():
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
@@ -118,6 +133,10 @@ def io_uring():
         return f"io_uring_setup: {os.strerror(ctypes.get_errno())}"
     os.close(ring)
     return None
+
+
+def writable_root_folder():
+    return None if os.access("/", os.W_OK) else "the root folder is not writable"
 
 
 def two_cpus():
@@ -152,11 +171,13 @@ PROBES = {
     "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
     "memcached": _program("memcached"),
+    "mounts": mounts,
     "root": root,
     "spin": _program("spin"),
     "two-cpus": two_cpus,
     "unprivileged": unprivileged,
     "user-namespaces": user_namespaces,
+    "writable-root-folder": writable_root_folder,
 }
 
 

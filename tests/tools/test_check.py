@@ -26,7 +26,7 @@ def check(source, tmp_path):
         capabilities.write_text(f"#!/bin/sh\necho {has}\n")
         capabilities.chmod(0o755)
         done = subprocess.run(
-            [source / "tools/check", "unused", "--log", log, "--capabilities", capabilities,
+            [source / "tools/check", tmp_path, "--log", log, "--capabilities", capabilities,
              *arguments],
             stdout=subprocess.PIPE, text=True, env={"PATH": "/usr/bin:/bin"}, check=False)
         return done.returncode, done.stdout.splitlines()
@@ -110,6 +110,18 @@ def test_a_skip_must_name_a_capability(check, stdout):
     assert status == 1
     assert any("skipped without naming a known capability" in line for line in lines)
     assert ", 1 failed," in lines[-1]
+
+
+def test_a_program_without_tap_is_one_subtest(check, tmp_path):
+    info = tmp_path / "meson-info"
+    info.mkdir()
+    (info / "intro-tests.json").write_text('[{"name": "base/x", "protocol": "exitcode"}]')
+    assert check("a table\n")[1][-1] == "1 passed, 0 failed, 0 skipped"
+    for status in [1, 77, -6]:  # 77 is Meson's skip, which names nothing.
+        code, lines = check("a table\n", "FAIL", status)
+        assert code == 1
+        assert "    | a table" in lines
+        assert lines[-1] == "0 passed, 1 failed, 0 skipped"
 
 
 def test_the_two_probes_agree(source, build):
