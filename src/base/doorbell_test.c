@@ -25,8 +25,8 @@
 
 #include "base/mpsc.h"
 #include "base/spsc.h"
-#include "support/skip.h"
 
+/* The fibres of the first test are unknown to TSan, and one OS thread has no races to show it. */
 #if defined(__SANITIZE_THREAD__)
 #define UNDER_TSAN 1
 #elif defined(__has_feature)
@@ -34,10 +34,10 @@
 #define UNDER_TSAN 1
 #endif
 #endif
-#if !defined(UNDER_TSAN)
-#define UNDER_TSAN 0
-#endif
 
+static struct fw_doorbell bell;
+
+#if !defined(UNDER_TSAN)
 /* Every interleaving. */
 
 enum { SENDERS = 2, FIBRES = SENDERS + 1, RECEIVER = SENDERS, STACK_SIZE = 64 * 1024 };
@@ -53,7 +53,6 @@ static struct fibre {
 static ucontext_t scheduler;
 static int running;
 
-static struct fw_doorbell bell;
 static bool full[SENDERS]; /* A queue of one message for each sender. */
 static int received, armings, wakes, answers;
 
@@ -129,18 +128,23 @@ static void fibre_main(int self)
     }
 }
 
+static void fibre_begin(struct fibre *fibre, int self)
+{
+    int rc = getcontext(&fibre->context);
+    assert_int_equal(rc, 0);
+    fibre->context.uc_stack.ss_sp = fibre->stack;
+    fibre->context.uc_stack.ss_size = sizeof fibre->stack;
+    makecontext(&fibre->context, (void (*)(void))(uintptr_t)fibre_main, 1, self);
+    fibre->state = RUNNABLE;
+}
+
 static void story_begin(void)
 {
     fw_doorbell_init(&bell);
     memset(full, 0, sizeof full);
     received = armings = wakes = answers = 0;
     for (int i = 0; i < FIBRES; i++) {
-        struct fibre *fibre = &fibres[i];
-        assert_int_equal(getcontext(&fibre->context), 0);
-        fibre->context.uc_stack.ss_sp = fibre->stack;
-        fibre->context.uc_stack.ss_size = sizeof fibre->stack;
-        makecontext(&fibre->context, (void (*)(void))(uintptr_t)fibre_main, 1, i);
-        fibre->state = RUNNABLE;
+        fibre_begin(&fibres[i], i);
     }
 }
 
@@ -194,9 +198,6 @@ static bool story_next(struct choices *choices)
 static void test_every_interleaving(void **state)
 {
     (void)state;
-    if (UNDER_TSAN) {
-        fw_test_skip("fibres", "TSan does not know their stacks");
-    }
     static const struct fw_thread_hooks hooks = {.yield = yield_hook};
     static struct choices choices;
     uint64_t stories = 0, both_answers = 0, woken = 0;
@@ -222,6 +223,8 @@ static void test_every_interleaving(void **state)
     /* The walk reached the cases that matter. */
     assert_true(woken > 0 && woken < stories && both_answers > 0 && both_answers < woken);
 }
+
+#endif
 
 /* Pauses for a random moment, so that two threads meet in ever new ways. */
 static void dawdle(uint64_t *dice, uint64_t turns_max)
@@ -500,7 +503,9 @@ static void test_crowd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#if !defined(UNDER_TSAN)
         cmocka_unit_test(test_every_interleaving),
+#endif
         cmocka_unit_test(test_one_sees_the_other),
         cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_crowd),

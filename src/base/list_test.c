@@ -41,23 +41,24 @@ static int setup(void **state)
 /* Asserts that `actual` holds the tasks named by `expected`, in this order, both ways round. */
 static void assert_list(const struct fw_list *actual, const char *expected)
 {
-    size_t length = strlen(expected);
-    size_t at = 0;
+    char forwards[TASKS + 1] = "";
+    char backwards[TASKS + 1] = "";
+    size_t count = 0;
     FW_LIST_FOR_EACH (actual, const struct task, link, task) {
-        assert_true(at < length);
-        assert_int_equal(task->name, expected[at]);
         assert_true(fw_list_is_linked(&task->link));
-        at++;
+        if (count == TASKS) {
+            break; /* Round and round. */
+        }
+        forwards[count++] = task->name;
     }
-    assert_int_equal(at, length);
-    for (struct fw_list_link *link = actual->head.previous; link != &actual->head;
+    assert_string_equal(forwards, expected);
+    size_t at = TASKS; /* Filled from its end. */
+    for (struct fw_list_link *link = actual->head.previous; link != &actual->head && at > 0;
          link = link->previous) {
-        assert_true(at > 0);
-        at--;
-        assert_int_equal(FW_LIST_ENTRY(link, const struct task, link)->name, expected[at]);
+        backwards[--at] = FW_LIST_ENTRY(link, const struct task, link)->name;
     }
-    assert_int_equal(at, 0);
-    assert_int_equal(fw_list_is_empty(actual), length == 0);
+    assert_string_equal(&backwards[at], expected);
+    assert_int_equal(fw_list_is_empty(actual), expected[0] == '\0');
 }
 
 static void push_back_all(struct fw_list *to, int from, int count)

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "base/assert.h"
+#include "support/fail_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define UNDER_ASAN 1
@@ -129,7 +129,8 @@ static void test_limits(void **state)
     expect_assert_failure((void)(fw_pool_init(&pool, 8, 3, 0, 1) == 0));
     expect_assert_failure((void)(fw_pool_init(&pool, 8, 8, 9, 1) == 0));
     expect_assert_failure((void)(fw_pool_init(&pool, FW_POOL_OBJECT_SIZE_MAX + 1, 8, 0, 1) == 0));
-    expect_assert_failure((void)(fw_pool_init(&pool, 8, 2 * FW_POOL_ALIGNMENT_MAX, 0, 1) == 0));
+    expect_assert_failure(
+        (void)(fw_pool_init(&pool, 8, 2 * (size_t)FW_POOL_ALIGNMENT_MAX, 0, 1) == 0));
 
     assert_int_equal(fw_pool_init(&pool, 8, 8, 0, FW_POOL_LIMIT_MAX), 0);
     fw_pool_fini(&pool);
@@ -165,6 +166,22 @@ static void test_generation(void **state)
     struct fom *second = fw_pool_alloc(&pool);
     assert_ptr_equal(second, first);
     assert_int_not_equal(first->generation, handle); /* In use again: not the same either. */
+    fw_pool_free(&pool, second);
+    fw_pool_fini(&pool);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_pool_init(&pool, FW_POOL_SLAB_SIZE, 8, 0, 2), 0);
+    void *first = fw_pool_alloc(&pool);
+    assert_non_null(first);
+    fail_memory_after(0);
+    assert_null(fw_pool_alloc(&pool)); /* The second needs a slab of its own. */
+    assert_int_equal(fw_pool_live_count(&pool), 1);
+    void *second = fw_pool_alloc(&pool); /* And may have it when there is memory again. */
+    assert_non_null(second);
+    fw_pool_free(&pool, first);
     fw_pool_free(&pool, second);
     fw_pool_fini(&pool);
 }
@@ -228,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_large_objects),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_no_memory),
 #if defined(FW_CHECKS)
         cmocka_unit_test(test_checks_find_misuse),
 #endif

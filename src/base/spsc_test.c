@@ -14,10 +14,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "base/thread.h"
+#include "support/fail_memory.h"
 
 enum { CAPACITY = 8, BATCH_MAX = CAPACITY + 3, MESSAGES = 100000 };
 
@@ -56,6 +58,11 @@ static void test_limits(void **state)
     assert_int_equal(fw_spsc_init(&ring, 1), -EINVAL);
     assert_int_equal(fw_spsc_init(&ring, CAPACITY + 1), -EINVAL);
     assert_int_equal(fw_spsc_init(&ring, 2 * FW_SPSC_CAPACITY_MAX), -EINVAL);
+    fail_memory_after(0);
+    assert_int_equal(fw_spsc_init(&ring, 2), -ENOMEM);
+    assert_int_equal(fw_spsc_init(&ring, FW_SPSC_CAPACITY_MAX), 0);
+    fw_spsc_fini(&ring);
+    memset(&ring, 0xff, sizeof ring);
     assert_int_equal(fw_spsc_init(&ring, 2), 0);
     expect_assert_failure((void)(fw_spsc_push(&ring, nothing, 1) == 0));
     expect_assert_failure((void)fw_spsc_pop(&ring, nothing, 0));
