@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/parse.h"
 
 /* Beside the path there must be room for a final zero, so that it can be lent as a string. */
 enum { PATH_LENGTH_MAX = sizeof((struct sockaddr_un *)NULL)->sun_path - 1 };
@@ -78,26 +79,6 @@ static void list_add_ipv6(struct address_list *list, const struct in6_addr *host
     address.ipv6.sin6_addr = *host;
     address.ipv6.sin6_scope_id = scope_id;
     list_add(list, &address);
-}
-
-/* A decimal number up to `limit`, of nothing but digits. */
-static bool parse_number(const char *text, uint32_t limit, uint32_t *number)
-{
-    uint64_t value = 0;
-    if (*text == '\0') {
-        return false;
-    }
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9') {
-            return false;
-        }
-        value = value * 10 + (uint64_t)(*text - '0');
-        if (value > limit) {
-            return false;
-        }
-    }
-    *number = (uint32_t)value;
-    return true;
 }
 
 static int parse_local(const char *name, struct address_list *list, struct fw_reason *reason)
@@ -169,8 +150,8 @@ static bool parse_parts(const char *text, uint16_t port_default, struct address_
     }
 
     if (port_text != NULL) {
-        uint32_t port;
-        if (!parse_number(port_text, UINT16_MAX, &port)) {
+        uint64_t port;
+        if (fw_parse_uint(port_text, strlen(port_text), 0, UINT16_MAX, &port) != 0) {
             return false;
         }
         parts->port = (uint16_t)port;
@@ -178,6 +159,17 @@ static bool parse_parts(const char *text, uint16_t port_default, struct address_
     /* An empty host means all addresses, but only with the port that shows it is meant so. */
     bool is_empty = host_begin == host_end;
     return !(is_empty && port_text == NULL) && parts_set_host(parts, host_begin, host_end);
+}
+
+/* The number of a network interface, by name or as a number; 0 if there is none. */
+static uint32_t parse_scope(const char *scope)
+{
+    uint64_t number;
+    uint32_t named = if_nametoindex(scope);
+    if (named != 0) {
+        return named;
+    }
+    return fw_parse_uint(scope, strlen(scope), 1, UINT32_MAX, &number) == 0 ? (uint32_t)number : 0;
 }
 
 static int parse_ipv6(const char *text, struct address_parts *parts, struct address_list *list,
@@ -193,8 +185,8 @@ static int parse_ipv6(const char *text, struct address_parts *parts, struct addr
         return address_refuse(text, reason);
     }
     if (scope != NULL) {
-        scope_id = if_nametoindex(scope);
-        if (scope_id == 0 && (!parse_number(scope, UINT32_MAX, &scope_id) || scope_id == 0)) {
+        scope_id = parse_scope(scope);
+        if (scope_id == 0) {
             return fw_reason_set(reason, -ENODEV,
                                  "'%.64s' names the network interface '%.15s', which does not "
                                  "exist: 'ip link' lists those that do",

@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fw_address_format(&addresses[i], formatted);
         FW_ASSERT(text_prints(formatted));
         if (text_prints(text)) {
-            FW_ASSERT(fw_address_parse(formatted, 0, 0, &again, 1, NULL) == 1);
+            int again_count = fw_address_parse(formatted, 0, 0, &again, 1, NULL);
+            FW_ASSERT(again_count == 1);
             FW_ASSERT(fw_address_equal(&again, &addresses[i]));
         }
     }

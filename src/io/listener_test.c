@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "base/assert.h"
-#include "io/backend.h"
+#include "io/reactor_backend.h"
 
 enum { CLIENTS_MAX = 200 };
 

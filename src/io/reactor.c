@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/thread.h"
-#include "io/backend.h"
+#include "io/reactor_backend.h"
 
 static_assert(sizeof(struct fw_stream) <= 96, "idle connections are many, and each has one");
 

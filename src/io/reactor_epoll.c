@@ -30,9 +30,9 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "io/backend.h"
+#include "io/clock.h"
+#include "io/reactor_backend.h"
 
-enum { NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
 enum { EVENTS_MAX = 256 }; /* Per round; what is beyond stays with the kernel for the next. */
 
 enum epoll_source_flag {
@@ -50,7 +50,7 @@ static const uint32_t MEANS_READABLE = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHU
 static const uint32_t MEANS_WRITABLE = EPOLLOUT | EPOLLHUP | EPOLLERR;
 
 struct epoll_reactor {
-    struct fw_reactor reactor; /* First, see backend.h. */
+    struct fw_reactor reactor; /* First, see reactor_backend.h. */
     int epoll_fd;
     int event_count;
     struct fw_source wake_source; /* Its descriptor is the eventfd. */
@@ -128,15 +128,15 @@ static void epoll_destroy(struct fw_reactor *reactor)
 /* Rounds up to milliseconds, so that no timer finds itself too early. Negative: for ever. */
 static int epoll_wait_ms(struct epoll_reactor *epoll, int64_t timeout_ns)
 {
-    int64_t timeout_ms = timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS > 0);
+    int64_t timeout_ms = timeout_ns / FW_NS_PER_MS + (timeout_ns % FW_NS_PER_MS > 0);
     int limited_ms = timeout_ms < INT_MAX ? (int)timeout_ms : INT_MAX;
     return epoll_wait(epoll->epoll_fd, epoll->events, EVENTS_MAX, timeout_ns < 0 ? -1 : limited_ms);
 }
 
 static int epoll_wait_ns(struct epoll_reactor *epoll, int64_t timeout_ns)
 {
-    const struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S,
-                                     .tv_nsec = timeout_ns % NS_PER_S};
+    const struct timespec timeout = {.tv_sec = timeout_ns / FW_NS_PER_S,
+                                     .tv_nsec = timeout_ns % FW_NS_PER_S};
     int count = epoll_pwait2(epoll->epoll_fd, epoll->events, EVENTS_MAX, &timeout, NULL);
     /* Kernels before 5.11 do not know it, and the filters of older containers forbid it. */
     bool is_missing = count < 0 && (errno == ENOSYS || errno == EPERM);
@@ -148,7 +148,7 @@ static void epoll_wait_events(struct fw_reactor *reactor, int64_t timeout_ns)
     struct epoll_reactor *epoll = epoll_of(reactor);
     FW_ASSERT(epoll->event_count == 0);
     /* The call with nanoseconds is the dearer one, so it is made only where they matter. */
-    bool is_exact = timeout_ns > 0 && timeout_ns % NS_PER_MS != 0;
+    bool is_exact = timeout_ns > 0 && timeout_ns % FW_NS_PER_MS != 0;
     int count = is_exact ? epoll_wait_ns(epoll, timeout_ns) : epoll_wait_ms(epoll, timeout_ns);
     FW_ASSERT(count >= 0 || errno == EINTR);
     epoll->event_count = count < 0 ? 0 : count;

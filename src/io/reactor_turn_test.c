@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -28,7 +29,8 @@
 
 #include "base/assert.h"
 #include "base/thread.h"
-#include "io/backend.h"
+#include "io/reactor_backend.h"
+#include "support/fail_memory.h"
 
 static struct fw_reactor *reactor;
 
@@ -131,6 +133,16 @@ static void test_wake_from_crowd(void **state)
         assert_int_equal(atomic_load(&reactor->wake), FW_REACTOR_AWAKE);
     }
     assert_true(kick_count <= ROUNDS);
+}
+
+static void test_create_without_memory(void **state)
+{
+    (void)state;
+    struct fw_reason reason = {""};
+    struct fw_reactor *none;
+    fail_memory_after(0);
+    assert_int_equal(fw_reactor_create(&none, &reason), -ENOMEM);
+    assert_non_null(strstr(reason.text, "cannot make a reactor"));
 }
 
 static void test_timeouts(void **state)
@@ -377,6 +389,7 @@ int main(void)
         WITH_REACTOR(test_wake_before_poll),
         WITH_REACTOR(test_wake_from_thread),
         WITH_REACTOR(test_wake_from_crowd),
+        WITH_REACTOR(test_create_without_memory),
         WITH_REACTOR(test_timeouts),
         WITH_REACTOR(test_timeout_without_pwait2),
         WITH_REACTOR(test_turn_moves),
