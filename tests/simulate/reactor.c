@@ -12,7 +12,7 @@
 
 #include "base/assert.h"
 #include "base/list.h"
-#include "io/backend.h"
+#include "io/reactor_backend.h"
 #include "simulate/network.h"
 #include "simulate/sim.h"
 
