@@ -115,11 +115,13 @@ static inline void fw_list_append(struct fw_list *to, struct fw_list *from)
 #define FW_LIST_ENTRY(link, type, member) FW_CONTAINER_OF(link, type, member)
 
 /*
- * Walks the list from its first element. The body may not remove the element it stands on.
+ * Walks the list from its first element. The body may not remove the element it stands on. At the
+ * end `element` stands for the head, where there is no element and its alignment need not be: its
+ * link is found by counting bytes, since even the address of a member would be undefined.
  * NOLINTBEGIN(bugprone-macro-parentheses): a type and a declared name take none.
  */
-#define FW_LIST_FOR_EACH(list, type, member, element)                    \
-    for (type *element = FW_LIST_ENTRY((list)->head.next, type, member); \
-         &element->member != &(list)->head;                              \
+#define FW_LIST_FOR_EACH(list, type, member, element)                                   \
+    for (type *element = FW_LIST_ENTRY((list)->head.next, type, member);                \
+         (const char *)element + offsetof(type, member) != (const char *)&(list)->head; \
          element = FW_LIST_ENTRY(element->member.next, type, member))
 /* NOLINTEND(bugprone-macro-parentheses) */

@@ -8,6 +8,7 @@
 #include "base/list.h"
 
 #include <setjmp.h>
+#include <stdalign.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -137,6 +138,31 @@ static void test_append(void **state)
     assert_list(&list, "abcd");
 }
 
+/* The walk ends at the head, which need not lie where such an element could. UBSan looks on. */
+static void test_walk_of_aligned_elements(void **state)
+{
+    (void)state;
+    struct aligned {
+        alignas(64) int number;
+        struct fw_list_link link;
+    } elements[2] = {{.number = 1}, {.number = 2}};
+    struct {
+        alignas(64) struct fw_list lists[2]; /* Two at different distances from an alignment. */
+    } heads;
+    for (int i = 0; i < 2; i++) {
+        int sum = 0;
+        fw_list_init(&heads.lists[i]);
+        fw_list_push_back(&heads.lists[i], &elements[0].link);
+        fw_list_push_back(&heads.lists[i], &elements[1].link);
+        FW_LIST_FOR_EACH (&heads.lists[i], struct aligned, link, element) {
+            sum = 10 * sum + element->number;
+        }
+        assert_int_equal(sum, 12);
+        fw_list_remove(&elements[0].link);
+        fw_list_remove(&elements[1].link);
+    }
+}
+
 static void test_misuse_asserts(void **state)
 {
     (void)state;
@@ -157,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup(test_remove, setup),
         cmocka_unit_test_setup(test_pop, setup),
         cmocka_unit_test_setup(test_append, setup),
+        cmocka_unit_test(test_walk_of_aligned_elements),
         cmocka_unit_test_setup(test_misuse_asserts, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
