@@ -490,7 +490,7 @@ def measured(tiny):
     assert done.returncode == 0, done.stderr
     after = {path: path.read_bytes() for path in tiny.rglob("*") if path.is_file()}
     assert before == after  # Nothing is written to the user's tree.
-    assert "module bare has no tests" in done.stderr
+    assert "module bare was not measured: there are no tests named bare/*" in done.stderr
     return json.loads(done.stdout)
 
 
@@ -549,6 +549,9 @@ def test_a_test_that_fails_already_is_an_error(tiny, tmp_path):
     done = mutate(tmp_path / "broken", "--operators", "compare", "useless")
     assert done.returncode == 2
     assert "useless/sum fails on the code as it is" in done.stderr
+    done = mutate(tmp_path / "broken", "--operators", "compare", "useless", "good")
+    assert done.returncode == 1  # The others are measured all the same.
+    assert "module useless was not measured" in done.stderr and "module good" in done.stdout
 
 
 def test_files_are_named_from_the_root_or_from_here(tiny):

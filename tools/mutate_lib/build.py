@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mutate_lib import process, project
-from mutate_lib.tokens import MutateError
+from mutate_lib.tokens import MutateError, OriginalFails
 
 
 class Flavour(NamedTuple):
@@ -57,7 +57,8 @@ class Build:
         self.compiler = compiler
         self.ninja_jobs = ninja_jobs
         self.output = folder + ".output"
-        self.temporary = folder + ".tmp"
+        # Short, since tests make UNIX sockets there, whose paths are limited to 107 bytes.
+        self.temporary = os.path.join(os.path.dirname(folder), "t")
         self._tests = None
         self._prepared = {}
         self._commands = None
@@ -88,6 +89,7 @@ class Build:
         if self._tests is not None:
             return
         os.makedirs(self.temporary, exist_ok=True)
+        os.chmod(self.temporary, 0o1777)  # Some tests give up their privileges.
         self._run(["meson", "setup", self.folder, self.tree, "-Dwerror=false", "-Dchecks=true",
                    "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false",
                    f"-Db_sanitize={self.flavour.sanitizers}"], f"meson setup ({self.compiler})")
@@ -126,8 +128,8 @@ class Build:
                 test.digest = self.digest(test)
                 why, test.seconds = self.run_test(test, ORIGINAL_LIMIT)
                 if why is not None:
-                    raise MutateError(f"{test.name} fails on the code as it is ({why}, "
-                                      f"{self.flavour.name}):\n{self.output_tail(40)}")
+                    raise OriginalFails(f"{test.name} fails on the code as it is ({why}, "
+                                        f"{self.flavour.name}):\n{self.output_tail(40)}")
             self._prepared[module] = sorted(tests, key=lambda test: test.seconds)
         return self._prepared[module]
 

@@ -14,6 +14,10 @@ class MutateError(Exception):
     """Something a user can act on; its text is all he sees."""
 
 
+class OriginalFails(MutateError):
+    """A module's tests fail on the code as it is, so they can tell nothing about its mutants."""
+
+
 class Token(NamedTuple):
     kind: str  # name, number, string, char or punct
     text: str
