@@ -19,7 +19,11 @@
  *
  * A wake-up is a write to an eventfd. It is watched edge-triggered too and therefore never read:
  * each write is an edge, and its counter has room for 2^64 of them.
+ *
+ * The back end on io_uring stands on this one, see reactor_epoll.h and reactor_uring.c.
  */
+#include "io/reactor_epoll.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -31,14 +35,6 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
-#include "io/reactor_backend.h"
-
-enum { EVENTS_MAX = 256 }; /* Per round; what is beyond stays with the kernel for the next. */
-
-enum epoll_source_flag {
-    STREAM_UNSURE = FW_SOURCE_BACKEND, /* A short receive does not prove that nothing is left. */
-    STREAM_WRITE_WATCHED = FW_SOURCE_BACKEND << 1,
-};
 
 /* What the kernel is asked to report. It reports EPOLLERR and EPOLLHUP unasked. */
 static const uint32_t STREAM_EVENTS = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET;
@@ -49,23 +45,10 @@ static const uint32_t MEANS_UNSURE = EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR
 static const uint32_t MEANS_READABLE = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 static const uint32_t MEANS_WRITABLE = EPOLLOUT | EPOLLHUP | EPOLLERR;
 
-struct epoll_reactor {
-    struct fw_reactor reactor; /* First, see reactor_backend.h. */
-    int epoll_fd;
-    int event_count;
-    struct fw_source wake_source; /* Its descriptor is the eventfd. */
-    struct epoll_event events[EVENTS_MAX];
-};
-
-static struct epoll_reactor *epoll_of(struct fw_reactor *reactor)
-{
-    return FW_CONTAINER_OF(reactor, struct epoll_reactor, reactor);
-}
-
 static int source_control(struct fw_source *source, int operation, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
-    int epoll_fd = epoll_of(source->reactor)->epoll_fd;
+    int epoll_fd = fw_epoll_of(source->reactor)->epoll_fd;
     return epoll_ctl(epoll_fd, operation, source->fd, &event) == 0 ? 0 : -errno;
 }
 
@@ -80,72 +63,85 @@ static int source_register(struct fw_source *source, int fd, uint32_t events)
     return rc;
 }
 
-static int epoll_create_reactor(struct fw_reactor **reactor, struct fw_reason *reason)
+int fw_epoll_init(struct fw_epoll_reactor *epoll, struct fw_reason *reason)
 {
-    struct epoll_reactor *made = aligned_alloc(alignof(struct epoll_reactor), sizeof *made);
-    if (made == NULL) {
-        return fw_reason_errno(reason, -ENOMEM, "cannot make a reactor");
-    }
-    made->event_count = 0;
     int rc;
-    made->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (made->epoll_fd < 0) {
-        rc = fw_reason_errno(reason, -errno, "cannot make a reactor: epoll_create1()");
-        goto fail_epoll;
+    epoll->event_count = 0;
+    epoll->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll->epoll_fd < 0) {
+        return fw_reason_errno(reason, -errno, "cannot make a reactor: epoll_create1()");
     }
     int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (wake_fd < 0) {
         rc = fw_reason_errno(reason, -errno, "cannot make a reactor: eventfd()");
         goto fail_eventfd;
     }
-    made->wake_source =
-        (struct fw_source){.reactor = &made->reactor, .fd = -1, .kind = FW_SOURCE_PRIVATE};
-    rc = source_register(&made->wake_source, wake_fd, READ_EVENTS);
+    epoll->wake_source =
+        (struct fw_source){.reactor = &epoll->reactor, .fd = -1, .kind = FW_SOURCE_PRIVATE};
+    rc = source_register(&epoll->wake_source, wake_fd, READ_EVENTS);
     if (rc != 0) {
         rc = fw_reason_errno(reason, rc, "cannot make a reactor: epoll_ctl()");
         goto fail_register;
     }
-    *reactor = &made->reactor;
     return 0;
 
 fail_register:
     (void)close(wake_fd);
 fail_eventfd:
-    (void)close(made->epoll_fd);
-fail_epoll:
-    free(made);
+    (void)close(epoll->epoll_fd);
     return rc;
+}
+
+void fw_epoll_fini(struct fw_epoll_reactor *epoll)
+{
+    (void)close(epoll->wake_source.fd);
+    (void)close(epoll->epoll_fd);
+}
+
+static int epoll_create_reactor(struct fw_reactor **reactor, struct fw_reason *reason)
+{
+    struct fw_epoll_reactor *made = aligned_alloc(alignof(struct fw_epoll_reactor), sizeof *made);
+    if (made == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot make a reactor");
+    }
+    int rc = fw_epoll_init(made, reason);
+    if (rc != 0) {
+        free(made);
+        return rc;
+    }
+    *reactor = &made->reactor;
+    return 0;
 }
 
 static void epoll_destroy(struct fw_reactor *reactor)
 {
-    struct epoll_reactor *epoll = epoll_of(reactor);
-    (void)close(epoll->wake_source.fd);
-    (void)close(epoll->epoll_fd);
+    struct fw_epoll_reactor *epoll = fw_epoll_of(reactor);
+    fw_epoll_fini(epoll);
     free(epoll);
 }
 
 /* Rounds up to milliseconds, so that no timer finds itself too early. Negative: for ever. */
-static int epoll_wait_ms(struct epoll_reactor *epoll, int64_t timeout_ns)
+static int epoll_wait_ms(struct fw_epoll_reactor *epoll, int64_t timeout_ns)
 {
     int64_t timeout_ms = timeout_ns / FW_NS_PER_MS + (timeout_ns % FW_NS_PER_MS > 0);
     int limited_ms = timeout_ms < INT_MAX ? (int)timeout_ms : INT_MAX;
-    return epoll_wait(epoll->epoll_fd, epoll->events, EVENTS_MAX, timeout_ns < 0 ? -1 : limited_ms);
+    return epoll_wait(epoll->epoll_fd, epoll->events, FW_EPOLL_EVENTS_MAX,
+                      timeout_ns < 0 ? -1 : limited_ms);
 }
 
-static int epoll_wait_ns(struct epoll_reactor *epoll, int64_t timeout_ns)
+static int epoll_wait_ns(struct fw_epoll_reactor *epoll, int64_t timeout_ns)
 {
     const struct timespec timeout = {.tv_sec = timeout_ns / FW_NS_PER_S,
                                      .tv_nsec = timeout_ns % FW_NS_PER_S};
-    int count = epoll_pwait2(epoll->epoll_fd, epoll->events, EVENTS_MAX, &timeout, NULL);
+    int count = epoll_pwait2(epoll->epoll_fd, epoll->events, FW_EPOLL_EVENTS_MAX, &timeout, NULL);
     /* Kernels before 5.11 do not know it, and the filters of older containers forbid it. */
     bool is_missing = count < 0 && (errno == ENOSYS || errno == EPERM);
     return is_missing ? epoll_wait_ms(epoll, timeout_ns) : count;
 }
 
-static void epoll_wait_events(struct fw_reactor *reactor, int64_t timeout_ns)
+void fw_epoll_wait(struct fw_reactor *reactor, int64_t timeout_ns)
 {
-    struct epoll_reactor *epoll = epoll_of(reactor);
+    struct fw_epoll_reactor *epoll = fw_epoll_of(reactor);
     FW_ASSERT(epoll->event_count == 0);
     /* The call with nanoseconds is the dearer one, so it is made only where they matter. */
     bool is_exact = timeout_ns > 0 && timeout_ns % FW_NS_PER_MS != 0;
@@ -154,15 +150,15 @@ static void epoll_wait_events(struct fw_reactor *reactor, int64_t timeout_ns)
     epoll->event_count = count < 0 ? 0 : count;
 }
 
-static void epoll_kick(struct fw_reactor *reactor)
+void fw_epoll_kick(struct fw_reactor *reactor)
 {
     const uint64_t one = 1;
-    ssize_t written = write(epoll_of(reactor)->wake_source.fd, &one, sizeof one);
+    ssize_t written = write(fw_epoll_of(reactor)->wake_source.fd, &one, sizeof one);
     FW_ASSERT(written == (ssize_t)sizeof one);
 }
 
-static int epoll_listener_open(struct fw_listener *listener, const struct fw_address *address,
-                               const struct fw_listener_options *options, struct fw_reason *reason)
+int fw_epoll_listener_open(struct fw_listener *listener, const struct fw_address *address,
+                           const struct fw_listener_options *options, struct fw_reason *reason)
 {
     int fd = fw_socket_listen(address, options, &listener->address, &listener->file, reason);
     if (fd < 0) {
@@ -198,7 +194,7 @@ static bool accept_may_go_on(int error)
     }
 }
 
-static int epoll_accept(struct fw_listener *listener)
+int fw_epoll_accept(struct fw_listener *listener)
 {
     struct fw_source *source = &listener->source;
     int ran = 0;
@@ -224,7 +220,7 @@ static int epoll_accept(struct fw_listener *listener)
     return ran;
 }
 
-static void epoll_refuse(int fd, const struct iovec *words)
+void fw_epoll_refuse(int fd, const struct iovec *words)
 {
     ssize_t sent = fw_socket_send(fd, words, 1);
     (void)sent; /* Who does not hear them sees the connection closed. */
@@ -242,15 +238,15 @@ static int listener_event(struct fw_listener *listener)
     if (was_ready || fw_source_has(source, FW_SOURCE_PAUSED)) {
         return 0; /* On the list, or will be at resume(). */
     }
-    return epoll_accept(listener);
+    return fw_epoll_accept(listener);
 }
 
-static int epoll_stream_open(struct fw_stream *stream, int fd)
+int fw_epoll_stream_open(struct fw_stream *stream, int fd)
 {
     return source_register(&stream->source, fd, STREAM_EVENTS);
 }
 
-static int epoll_connect(struct fw_stream *stream, const struct fw_address *address)
+int fw_epoll_connect(struct fw_stream *stream, const struct fw_address *address)
 {
     struct fw_source *source = &stream->source;
     int fd;
@@ -261,7 +257,7 @@ static int epoll_connect(struct fw_stream *stream, const struct fw_address *addr
     uint32_t events = STREAM_EVENTS;
     if (connected == -EINPROGRESS) {
         events |= EPOLLOUT;
-        fw_source_set(source, STREAM_WRITE_WATCHED);
+        fw_source_set(source, FW_EPOLL_WRITE_WATCHED);
     }
     int rc = source_register(source, fd, events);
     if (rc != 0) {
@@ -271,7 +267,7 @@ static int epoll_connect(struct fw_stream *stream, const struct fw_address *addr
     return connected;
 }
 
-static ssize_t epoll_receive(struct fw_stream *stream, void *buffer, size_t size)
+ssize_t fw_epoll_receive(struct fw_stream *stream, void *buffer, size_t size)
 {
     struct fw_source *source = &stream->source;
     if (!fw_source_has(source, FW_SOURCE_READY)) {
@@ -279,35 +275,41 @@ static ssize_t epoll_receive(struct fw_stream *stream, void *buffer, size_t size
     }
     ssize_t received = fw_socket_receive(source->fd, buffer, size);
     if (received == -EAGAIN) {
-        fw_source_clear(source, FW_SOURCE_READY | STREAM_UNSURE);
+        fw_source_clear(source, FW_SOURCE_READY | FW_EPOLL_UNSURE);
         return -EINPROGRESS;
     }
     bool is_short = received > 0 && (size_t)received < size;
-    if (is_short && !fw_source_has(source, STREAM_UNSURE)) {
+    if (is_short && !fw_source_has(source, FW_EPOLL_UNSURE)) {
         fw_source_clear(source, FW_SOURCE_READY);
     }
     return received; /* After the end or an error the next receive has something to say too. */
 }
 
-static ssize_t epoll_send(struct fw_stream *stream, const struct iovec *vector, int count)
+int fw_epoll_await_room(struct fw_stream *stream)
 {
     struct fw_source *source = &stream->source;
-    ssize_t sent = fw_socket_send(source->fd, vector, count);
+    if (fw_source_has(source, FW_EPOLL_WRITE_WATCHED)) {
+        return 0;
+    }
+    /* If there has come room since, the kernel reports it now: no edge is lost. */
+    int rc = source_control(source, EPOLL_CTL_MOD, STREAM_EVENTS | EPOLLOUT);
+    if (rc == 0) {
+        fw_source_set(source, FW_EPOLL_WRITE_WATCHED);
+    }
+    return rc;
+}
+
+ssize_t fw_epoll_send(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    ssize_t sent = fw_socket_send(stream->source.fd, vector, count);
     if (FW_LIKELY(sent != -EAGAIN)) {
         return sent;
     }
-    if (!fw_source_has(source, STREAM_WRITE_WATCHED)) {
-        /* If there has come room since, the kernel reports it now: no edge is lost. */
-        int rc = source_control(source, EPOLL_CTL_MOD, STREAM_EVENTS | EPOLLOUT);
-        if (rc != 0) {
-            return rc;
-        }
-        fw_source_set(source, STREAM_WRITE_WATCHED);
-    }
-    return -EINPROGRESS;
+    int rc = fw_epoll_await_room(stream);
+    return rc == 0 ? -EINPROGRESS : rc;
 }
 
-static void epoll_shutdown(struct fw_stream *stream)
+void fw_epoll_shutdown(struct fw_stream *stream)
 {
     /* Fails only if the connection has ended already, which the next receive or send tells. */
     (void)shutdown(stream->source.fd, SHUT_WR);
@@ -315,7 +317,7 @@ static void epoll_shutdown(struct fw_stream *stream)
 
 static void stream_remember(struct fw_source *source, uint32_t events)
 {
-    unsigned unsure = (events & MEANS_UNSURE) != 0 ? STREAM_UNSURE : 0;
+    unsigned unsure = (events & MEANS_UNSURE) != 0 ? FW_EPOLL_UNSURE : 0;
     fw_source_set(source, FW_SOURCE_READY | unsure);
 }
 
@@ -347,7 +349,7 @@ static int stream_send_again(struct fw_stream *stream)
 
 static int stream_receive_again(struct fw_stream *stream)
 {
-    ssize_t received = epoll_receive(stream, stream->receive_buffer, stream->receive_size);
+    ssize_t received = fw_epoll_receive(stream, stream->receive_buffer, stream->receive_size);
     if (received == -EINPROGRESS) {
         return 0;
     }
@@ -381,7 +383,8 @@ static int stream_event(struct fw_stream *stream, uint32_t events)
         if (fw_source_has(source, FW_SOURCE_CONNECTING)) {
             return stream_connected(stream, events);
         }
-        if (fw_source_has(source, FW_SOURCE_SENDING) && (events & MEANS_WRITABLE) != 0) {
+        if (fw_source_has(source, FW_SOURCE_SENDING) &&
+            !fw_source_has(source, FW_EPOLL_SEND_QUEUED) && (events & MEANS_WRITABLE) != 0) {
             ran += stream_send_again(stream);
         }
         if (fw_source_has(source, FW_SOURCE_CLOSED)) {
@@ -403,9 +406,9 @@ static int watch_event(struct fw_watch *watch)
     return 1;
 }
 
-static int epoll_dispatch(struct fw_reactor *reactor)
+int fw_epoll_dispatch(struct fw_reactor *reactor)
 {
-    struct epoll_reactor *epoll = epoll_of(reactor);
+    struct fw_epoll_reactor *epoll = fw_epoll_of(reactor);
     int ran = 0;
     for (int i = 0; i < epoll->event_count; i++) {
         struct fw_source *source = epoll->events[i].data.ptr;
@@ -427,12 +430,12 @@ static int epoll_dispatch(struct fw_reactor *reactor)
     return ran;
 }
 
-static int epoll_watch_open(struct fw_watch *watch, int fd)
+int fw_epoll_watch_open(struct fw_watch *watch, int fd)
 {
     return source_register(&watch->source, fd, READ_EVENTS);
 }
 
-static void epoll_close(struct fw_source *source)
+void fw_epoll_close(struct fw_source *source)
 {
     /*
      * Closing alone would do, unless another process holds the same socket, after a fork() for
@@ -454,17 +457,17 @@ static void epoll_close(struct fw_source *source)
 const struct fw_reactor_backend fw_reactor_epoll = {
     .create = epoll_create_reactor,
     .destroy = epoll_destroy,
-    .wait = epoll_wait_events,
-    .dispatch = epoll_dispatch,
-    .kick = epoll_kick,
-    .listener_open = epoll_listener_open,
-    .accept = epoll_accept,
-    .refuse = epoll_refuse,
-    .stream_open = epoll_stream_open,
-    .connect = epoll_connect,
-    .receive = epoll_receive,
-    .send = epoll_send,
-    .shutdown = epoll_shutdown,
-    .watch_open = epoll_watch_open,
-    .close = epoll_close,
+    .wait = fw_epoll_wait,
+    .dispatch = fw_epoll_dispatch,
+    .kick = fw_epoll_kick,
+    .listener_open = fw_epoll_listener_open,
+    .accept = fw_epoll_accept,
+    .refuse = fw_epoll_refuse,
+    .stream_open = fw_epoll_stream_open,
+    .connect = fw_epoll_connect,
+    .receive = fw_epoll_receive,
+    .send = fw_epoll_send,
+    .shutdown = fw_epoll_shutdown,
+    .watch_open = fw_epoll_watch_open,
+    .close = fw_epoll_close,
 };
