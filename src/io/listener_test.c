@@ -22,6 +22,7 @@
 
 #include "base/assert.h"
 #include "io/reactor_backend.h"
+#include "support/reactor_backend.h"
 
 enum { CLIENTS_MAX = 200 };
 
@@ -367,5 +368,5 @@ int main(void)
         WITH_REACTOR(test_port_is_reported),
         WITH_REACTOR(test_misuse),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fw_test_run_on_backend(tests);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/list.h"
@@ -47,6 +48,24 @@ static inline void turn_leave(struct fw_reactor *reactor, bool is_outermost)
     (void)is_outermost;
 }
 #endif
+
+int fw_reactor_choose(const char *name, struct fw_reason *reason)
+{
+    static const struct {
+        const char *name;
+        const struct fw_reactor_backend *backend;
+    } known[] = {{"epoll", &fw_reactor_epoll}, {"io_uring", &fw_reactor_uring}};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(known); i++) {
+        if (strcmp(name, known[i].name) == 0) {
+            fw_reactor_backend = known[i].backend;
+            return 0;
+        }
+    }
+    return fw_reason_set(reason, -EINVAL,
+                         "there is no '%.40s' to do the network with: choose "
+                         "epoll or io_uring",
+                         name);
+}
 
 int fw_reactor_create(struct fw_reactor **reactor, struct fw_reason *reason)
 {

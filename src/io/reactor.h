@@ -110,8 +110,15 @@ struct fw_watch {
 };
 
 /*
+ * Says what reactors are made with from now on: "epoll", as they are without being told, or
+ * "io_uring". For the start of the server, before the first reactor. Returns 0 or -EINVAL with the
+ * reason; whether the machine has it is only seen when a reactor is made.
+ */
+FW_MUST_CHECK int fw_reactor_choose(const char *name, struct fw_reason *reason);
+
+/*
  * Makes a reactor on the heap. Returns 0 or a negative errno with the reason (descriptors used up,
- * no memory).
+ * no memory, io_uring forbidden or not built in).
  */
 FW_MUST_CHECK int fw_reactor_create(struct fw_reactor **reactor, struct fw_reason *reason);
 

@@ -23,9 +23,8 @@
  * accept round; a stream if and only if it is READY and WAITING; a closed source as soon as its
  * back end has let go of it, but then on the other list.
  *
- * A simulated network is one more such table. So is io_uring, whose poll and accept requests start
- * where epoll has nothing to do; that takes a row each for a wait that is not READY, for its
- * cancelling, and for pause and resume.
+ * A simulated network is one more such table. So is io_uring, whose sends differ from epoll's, and
+ * nothing else, for reasons that reactor_uring.c gives.
  */
 #pragma once
 
@@ -99,6 +98,7 @@ struct fw_reactor_backend {
 /* What fw_reactor_create() makes a reactor with. The simulator puts its own table here, once. */
 extern const struct fw_reactor_backend *fw_reactor_backend;
 extern const struct fw_reactor_backend fw_reactor_epoll;
+extern const struct fw_reactor_backend fw_reactor_uring; /* Without liburing, only its name. */
 
 /*
  * Whether someone has to be woken:

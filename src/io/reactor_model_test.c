@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "base/assert.h"
+#include "support/reactor_backend.h"
 
 enum {
     LINKS = 500,
@@ -325,5 +326,5 @@ int main(int argc, char **argv)
         first_seed = strtoull(argv[1], NULL, 10);
         last_seed = first_seed;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fw_test_run_on_backend(tests);
 }

@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "base/assert.h"
+#include "support/reactor_backend.h"
 
 /* One connection and all that was heard of it. */
 struct peer {
@@ -852,5 +853,5 @@ int main(void)
         WITH_REACTOR(test_connect_local),
         WITH_REACTOR(test_misuse),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fw_test_run_on_backend(tests);
 }

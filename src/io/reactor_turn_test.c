@@ -4,14 +4,18 @@
  * for whichever thread has the turn, and two are caught; time-outs end; watches keep their rules.
  * Method: another thread wakes a poll that waits without end, over and over, and writes a plain
  * variable before; a lost wake-up hangs, and TSan sees one that orders nothing. A back end whose
- * kick() counts shows the system calls. Two threads hand one reactor to and fro.
+ * kick() counts shows the system calls. Two threads hand one reactor to and fro, and one of them
+ * blocks for good while the other goes on.
  */
 #include "io/reactor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +35,7 @@
 #include "base/thread.h"
 #include "io/reactor_backend.h"
 #include "support/fail_memory.h"
+#include "support/reactor_backend.h"
 
 static struct fw_reactor *reactor;
 
@@ -267,6 +272,54 @@ static void test_turn_moves(void **state)
     stream_close();
 }
 
+static int blocked_pipe[2]; /* Tells that the thread is blocked. */
+static int release_pipe[2]; /* Ends that. */
+
+/*
+ * Uses the reactor, then blocks in the kernel where no signal reaches it, as a file system call
+ * may: a parent is not runnable again until its vfork()ed child ends. Without CLONE_VM the child
+ * has memory of its own, so that it can be an ordinary one.
+ */
+static void blocker_run(void *argument)
+{
+    (void)argument;
+    turn_use();
+    (void)fw_reactor_poll(reactor, 0);
+    long child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+        char byte = 0;
+        _exit(write(blocked_pipe[1], &byte, 1) == 1 && read(release_pipe[0], &byte, 1) == 1 ? 0
+                                                                                            : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid((pid_t)child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* A thread that gave its turn away and blocks keeps nothing that the next one needs. */
+static void test_turn_moves_from_blocked(void **state)
+{
+    (void)state;
+    static const struct fw_stream_events events = {.readable = stream_readable,
+                                                   .closed = stream_closed};
+    struct fw_thread thread;
+    char byte;
+    assert_int_equal(pipe2(blocked_pipe, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(release_pipe, O_CLOEXEC), 0);
+    stream_open(&events);
+    assert_int_equal(fw_thread_create(&thread, "blocker", blocker_run, NULL), 0);
+    assert_int_equal(read(blocked_pipe[0], &byte, 1), 1);
+    turn_use();
+    assert_int_equal(write(release_pipe[1], &byte, 1), 1);
+    fw_thread_join(&thread);
+    assert_int_equal(readable_count, 2);
+    stream_close();
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(close(blocked_pipe[i]), 0);
+        assert_int_equal(close(release_pipe[i]), 0);
+    }
+}
+
 #if defined(FW_CHECKS)
 static void intruder_run(void *argument)
 {
@@ -393,11 +446,12 @@ int main(void)
         WITH_REACTOR(test_timeouts),
         WITH_REACTOR(test_timeout_without_pwait2),
         WITH_REACTOR(test_turn_moves),
+        WITH_REACTOR(test_turn_moves_from_blocked),
 #if defined(FW_CHECKS)
         WITH_REACTOR(test_two_inside),
 #endif
         WITH_REACTOR(test_watch),
         WITH_REACTOR(test_watch_closed_in_batch),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fw_test_run_on_backend(tests);
 }
