@@ -285,6 +285,7 @@ static void blocker_run(void *argument)
     (void)argument;
     turn_use();
     (void)fw_reactor_poll(reactor, 0);
+    fw_unpark(&turn_parkers[0]); /* The turn is handed over; the pipe tells only that we block. */
     long child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0) {
         char byte = 0;
@@ -306,8 +307,10 @@ static void test_turn_moves_from_blocked(void **state)
     char byte;
     assert_int_equal(pipe2(blocked_pipe, O_CLOEXEC), 0);
     assert_int_equal(pipe2(release_pipe, O_CLOEXEC), 0);
+    fw_parker_init(&turn_parkers[0]);
     stream_open(&events);
     assert_int_equal(fw_thread_create(&thread, "blocker", blocker_run, NULL), 0);
+    fw_park(&turn_parkers[0]);
     assert_int_equal(read(blocked_pipe[0], &byte, 1), 1);
     turn_use();
     assert_int_equal(write(release_pipe[1], &byte, 1), 1);
