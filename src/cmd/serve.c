@@ -108,11 +108,12 @@ static enum fw_cmd_status serve_until_stopped(struct serve *serve)
 {
     struct fw_reason reason;
     struct fw_server *server;
+    fw_server_signals_block();
     int rc = fw_server_create(&server, &serve->server, &reason);
     if (rc != 0) {
         return fail(rc, &reason);
     }
-    rc = fw_server_signals(server, &reason);
+    rc = fw_server_signals_open(server, &reason);
     if (rc == 0) {
         fw_server_run(server);
     }

@@ -214,9 +214,13 @@ static const struct fw_signal_event signal_events[] = {
     {.number = SIGHUP, .received = signal_reopen},
 };
 
-int fw_server_signals(struct fw_server *server, struct fw_reason *reason)
+void fw_server_signals_block(void)
 {
     fw_signals_block(signal_events, FW_ARRAY_LENGTH(signal_events));
+}
+
+int fw_server_signals_open(struct fw_server *server, struct fw_reason *reason)
+{
     int rc = fw_signals_open(&server->signals, server->reactor, signal_events,
                              FW_ARRAY_LENGTH(signal_events), reason);
     if (rc == 0) {

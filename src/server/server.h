@@ -28,8 +28,13 @@ FW_MUST_CHECK int fw_server_create(struct fw_server **server, const struct fw_se
  */
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index);
 
-/* From now on SIGTERM and SIGINT stop the server, SIGHUP opens the log's file again. */
-FW_MUST_CHECK int fw_server_signals(struct fw_server *server, struct fw_reason *reason);
+/*
+ * SIGTERM and SIGINT stop the server, SIGHUP opens the log's file again. A program blocks them
+ * before it creates the server, so that who saw it listen may stop it: until they are opened they
+ * wait.
+ */
+void fw_server_signals_block(void);
+FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, struct fw_reason *reason);
 
 /* Serves until stop(), then closes every connection and listener, and returns. */
 void fw_server_run(struct fw_server *server);
