@@ -11,6 +11,7 @@
 #include "base/reason.h"
 #include "cmd/cmd.h"
 #include "io/file.h"
+#include "io/reactor.h"
 #include "log/options.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -109,7 +110,11 @@ static enum fw_cmd_status serve_until_stopped(struct serve *serve)
     struct fw_reason reason;
     struct fw_server *server;
     fw_server_signals_block();
-    int rc = fw_server_create(&server, &serve->server, &reason);
+    /* The program's choice, not the server's: in the simulator reactors are neither. */
+    int rc = fw_reactor_choose(fw_server_io_engines[serve->server.io_engine], &reason);
+    if (rc == 0) {
+        rc = fw_server_create(&server, &serve->server, &reason);
+    }
     if (rc != 0) {
         return fail(rc, &reason);
     }

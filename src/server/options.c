@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 
+const char *const fw_server_io_engines[] = {"epoll", "io_uring", NULL};
+
 const struct fw_option fw_server_options[] = {
     FW_OPTION_LIST(struct fw_server_config, listen, .section = "server", .name = "listen",
                    .flag = 'l', .value_name = "ADDRESS",
@@ -29,6 +31,10 @@ const struct fw_option fw_server_options[] = {
     FW_OPTION_UINT(struct fw_server_config, connections, .section = "server", .name = "conn-limit",
                    .flag = 'c', .default_text = "1024", .min = 1, .max = 1000000,
                    .unit = "connections", .help = "clients served at the same time"),
+    FW_OPTION_ENUM(struct fw_server_config, io_engine, .section = "server", .name = "io-engine",
+                   .default_text = "epoll", .names = fw_server_io_engines,
+                   .help = "how to reach the network; io_uring sends a busy round's replies in "
+                           "one call"),
 };
 
 const size_t fw_server_options_count = FW_ARRAY_LENGTH(fw_server_options);

@@ -9,6 +9,8 @@
 
 #include "base/option.h"
 
+enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
+
 struct fw_server_config {
     struct fw_option_list listen; /* Addresses; those without a port get `port`. */
     uint64_t port;
@@ -18,7 +20,11 @@ struct fw_server_config {
     uint64_t memory;      /* Bytes for items and table. */
     uint64_t item_size;   /* Bytes of the largest value. */
     uint64_t connections; /* At the same time. */
+    enum fw_server_io_engine io_engine;
 };
+
+/* In the order of the enum, NULL at the end; as fw_reactor_choose() knows them. */
+extern const char *const fw_server_io_engines[];
 
 extern const struct fw_option fw_server_options[];
 extern const size_t fw_server_options_count;

@@ -30,6 +30,20 @@ def test_set_get_delete(fairway):
         assert client.at_end()
 
 
+@pytest.mark.needs("io-uring")
+def test_io_uring(fairway):
+    with Served(fairway, "--io-engine", "io_uring") as server:
+        clients = [server.connect() for _ in range(20)]
+        for number, client in enumerate(clients):
+            client.set(b"k-%d" % number, b"v" * number)
+        for client in clients:
+            client.send(b"get k-19\r\n" * 100)
+        reply = b"VALUE k-19 0 19\r\n" + b"v" * 19 + b"\r\nEND\r\n"
+        for client in clients:
+            assert client.file.read(100 * len(reply)) == 100 * reply
+            client.close()
+
+
 @pytest.mark.needs("ipv6")
 def test_ipv6(fairway):
     with Served(fairway, listen="[::1]:0") as server, server.connect() as client:
