@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/text.h"
 
 enum { EXACT_MAX_DEFAULT = 4096, SAMPLES_DEFAULT = 256 };
 
@@ -749,44 +748,23 @@ int fw_disk_record_enumerate(struct fw_disk_record *record,
     return rc;
 }
 
-struct words {
-    char *text;
-    size_t size;
-    size_t length;
-};
-
-static void words_add(struct words *words, const char *format, ...) FW_PRINTF(2, 3);
-
-static void words_add(struct words *words, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    int length =
-        vsnprintf(words->text + words->length, words->size - words->length, format, arguments);
-    va_end(arguments);
-    words->length += length > 0 ? (size_t)length : 0;
-    if (words->length >= words->size) {
-        words->length = words->size - 1; /* It was cut. */
-    }
-}
-
-static void describe_cause(struct words *words, const struct record_event *cause)
+static void describe_cause(struct fw_text *text, const struct record_event *cause)
 {
     switch (cause->kind) {
     case EVENT_NOTHING:
-        words_add(words, "before anything was written");
+        fw_text_printf(text, "before anything was written");
         break;
     case EVENT_STARTED:
-        words_add(words, "after write %" PRIu64 " was started", cause->value);
+        fw_text_printf(text, "after write %" PRIu64 " was started", cause->value);
         break;
     case EVENT_FINISHED:
-        words_add(words, "after sync write %" PRIu64 " had finished", cause->value);
+        fw_text_printf(text, "after sync write %" PRIu64 " had finished", cause->value);
         break;
     case EVENT_FLUSHED:
-        words_add(words, "after a flush");
+        fw_text_printf(text, "after a flush");
         break;
     case EVENT_MARK:
-        words_add(words, "after the mark was set");
+        fw_text_printf(text, "after the mark was set");
         break;
     }
 }
@@ -797,7 +775,8 @@ static bool piece_is_kept(const struct fw_disk_enumeration *own, const struct pi
     return piece->unit == NONE || own->units[piece->unit].chosen == piece->version;
 }
 
-static void describe_live(struct words *words, const struct fw_disk_enumeration *own, uint32_t live)
+static void describe_live(struct fw_text *text, const struct fw_disk_enumeration *own,
+                          uint32_t live)
 {
     const struct record_write *write = live_write(own, live);
     uint32_t first = own->piece_first[live];
@@ -806,11 +785,11 @@ static void describe_live(struct words *words, const struct fw_disk_enumeration 
     for (uint32_t i = first; i < end; i++) {
         kept += piece_is_kept(own, &own->pieces[i]) ? 1 : 0;
     }
-    words_add(words, "%s write %" PRIu32 " (%zu bytes at %" PRIu64 ") %s", live == 0 ? "" : ",",
-              own->live[live], write->size, write->offset,
-              kept == end - first ? "kept"
-              : kept == 0         ? "lost"
-                                  : "torn, kept of it");
+    fw_text_printf(text, "%s write %" PRIu32 " (%zu bytes at %" PRIu64 ") %s", live == 0 ? "" : ",",
+                   own->live[live], write->size, write->offset,
+                   kept == end - first ? "kept"
+                   : kept == 0         ? "lost"
+                                       : "torn, kept of it");
     if (kept == 0 || kept == end - first) {
         return;
     }
@@ -824,24 +803,24 @@ static void describe_live(struct words *words, const struct fw_disk_enumeration 
             }
             uint64_t from = own->pieces[i].offset;
             uint64_t to = own->pieces[next - 1].offset + own->limits.tear_size - 1;
-            words_add(words, " %" PRIu64 "-%" PRIu64, from, to);
+            fw_text_printf(text, " %" PRIu64 "-%" PRIu64, from, to);
         }
     }
 }
 
-const char *fw_disk_crash_describe(const struct fw_disk_crash *crash, char *text, size_t size)
+const char *fw_disk_crash_describe(const struct fw_disk_crash *crash, char *buffer, size_t size)
 {
-    FW_ASSERT(size > 0);
     const struct fw_disk_enumeration *own = crash->enumeration;
-    struct words words = {.text = text, .size = size};
-    words_add(&words, "crash %" PRIu64 ".%" PRIu64 " ", crash->point, crash->image);
-    describe_cause(&words, &own->cause);
-    words_add(&words, ", mark %" PRIu64, crash->mark);
+    struct fw_text text;
+    fw_text_init(&text, buffer, size);
+    fw_text_printf(&text, "crash %" PRIu64 ".%" PRIu64 " ", crash->point, crash->image);
+    describe_cause(&text, &own->cause);
+    fw_text_printf(&text, ", mark %" PRIu64, crash->mark);
     if (own->live_count > 0) {
-        words_add(&words, "; not flushed:");
+        fw_text_append_string(&text, "; not flushed:");
         for (uint32_t live = 0; live < own->live_count; live++) {
-            describe_live(&words, own, live);
+            describe_live(&text, own, live);
         }
     }
-    return text;
+    return buffer;
 }
