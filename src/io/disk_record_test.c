@@ -18,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include "support/fail_memory.h"
+
 enum { SECTOR = 512, SECTORS = 8, SIZE = SECTORS * SECTOR, IMAGES_MAX = 64 };
 
 static struct fw_disk_record *record;
@@ -635,6 +637,41 @@ static void test_limits(void **state)
     record_free();
 }
 
+/* Memory runs out at each of the places that need some; ASan sees what would leak. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    int rc = -ENOMEM;
+    for (int count = 0; rc != 0; count++) {
+        fail_memory_after(count);
+        rc = fw_disk_record_create(&record, &plain);
+        assert_int_equal(rc, count < 7 ? -ENOMEM : 0);
+    }
+    fail_memory_after(-1);
+    disk = fw_disk_record_disk(record);
+    buffer = fw_disk_buffer(SIZE);
+    assert_non_null(buffer);
+
+    struct fw_disk_op op = {.kind = FW_DISK_WRITE, .from = buffer, .size = SIZE};
+    fail_memory_after(0);
+    assert_int_equal(fw_disk_run(disk, &op, NULL), -ENOMEM);
+    fail_memory_after(-1);
+    sectors_write(0, SECTORS, 'a', false); /* Of the one that failed nothing is left. */
+    rc = -ENOMEM;
+    int count;
+    for (count = 0; rc != 0; count++) {
+        fail_memory_after(count);
+        rc = fw_disk_record_enumerate(record, NULL, NULL, nothing_visit, NULL);
+        assert_true(rc == 0 || rc == -ENOMEM);
+    }
+    fail_memory_after(-1);
+    assert_true(count > 10);
+    struct fw_disk_record_summary summary;
+    assert_int_equal(fw_disk_record_enumerate(record, NULL, &summary, nothing_visit, NULL), 0);
+    assert_int_equal(summary.images, 1 + 256);
+    record_free();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -655,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_describe_and_stop),
         cmocka_unit_test(test_crash_while_recovering),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,7 @@
  * too many operations are refused.
  * Method: the same tests on each engine, with and without direct I/O, in a temporary folder; then,
  * where the user may, on a loop device and on a full file system. What the disk did is compared
- * with what other means see in the file. The rules that hold before any engine is asked are tested
- * with an engine of the test's own.
+ * with what other means see in the file. disk_backend_test.c has the rules that no engine decides.
  */
 #include "io/disk.h"
 
@@ -35,6 +34,7 @@
 #include "io/disk_backend.h"
 #include "io/disk_file.h"
 #include "io/random.h"
+#include "support/fail_memory.h"
 #include "support/skip.h"
 
 enum { SIZE = 1 << 20, DEPTH = 16 };
@@ -587,6 +587,24 @@ static void test_open_without_descriptors(void **state)
     }
 }
 
+/* Memory runs out at each of the places that need some. */
+static void test_open_without_memory(void **state)
+{
+    const struct way *way = *state;
+    disk_open(way, path, FW_DISK_CREATE);
+    disk_close();
+    const struct fw_disk_options options = {.path = path, .engine = way->engine};
+    int rc = -ENOMEM;
+    for (int count = 0; rc != 0; count++) {
+        fail_memory_after(count);
+        rc = fw_disk_open(&disk, &options, &reason);
+        assert_true(rc == 0 || rc == -ENOMEM);
+        assert_true(count > 0 || rc == -ENOMEM);
+    }
+    fail_memory_after(-1);
+    disk_close();
+}
+
 /* A file system with room for 64 KiB. */
 static void test_full_file_system(void **state)
 {
@@ -723,159 +741,6 @@ static void test_block_device_fails(void **state)
     assert_int_equal(close(loop), 0);
 }
 
-/* An engine of the test's own: answers what it is told, at once or later. */
-static struct {
-    struct fw_disk disk;
-    int answer;
-    struct fw_list pending;
-} fake;
-
-static int fake_start(struct fw_disk *own, struct fw_disk_op *op)
-{
-    assert_ptr_equal(own, &fake.disk);
-    if (fake.answer == -EINPROGRESS) {
-        fw_list_push_back(&fake.pending, &op->link);
-    }
-    return fake.answer;
-}
-
-static void fake_reap(struct fw_disk *own, struct fw_list *finished)
-{
-    assert_ptr_equal(own, &fake.disk);
-    fw_list_append(finished, &fake.pending);
-}
-
-static void fake_wait(struct fw_disk *own)
-{
-    assert_ptr_equal(own, &fake.disk);
-}
-
-static void fake_make(void)
-{
-    static const struct fw_disk_backend backend = {
-        .start = fake_start, .reap = fake_reap, .wait = fake_wait};
-    static char name[] = "fake";
-    fake.disk = (struct fw_disk){
-        .backend = &backend,
-        .properties = {.size = SIZE, .sector_size = 512},
-        .name = name,
-        .fd = -1,
-        .depth = 2,
-    };
-    fw_list_init(&fake.pending);
-}
-
-static void test_answers_at_once(void **state)
-{
-    (void)state;
-    uint64_t sum = 0;
-    struct counted counted = {.sum = &sum};
-    counted.op =
-        (struct fw_disk_op){.kind = FW_DISK_READ, .into = buffer, .size = 512, .done = on_counted};
-    fake_make();
-    fake.answer = 0;
-    for (int i = 0; i < 5; i++) { /* More than `depth`: none is under way. */
-        assert_int_equal(fw_disk_start(&fake.disk, &counted.op), 0);
-    }
-    fake.answer = -EIO;
-    assert_int_equal(fw_disk_start(&fake.disk, &counted.op), -EIO);
-    assert_int_equal(counted.op.result, -EIO);
-    assert_int_equal(fake.disk.in_flight, 0);
-    assert_int_equal(sum, 0); /* No call-back. */
-    fake.answer = -EINVAL;    /* The system's own, which our checks did not foresee. */
-    assert_int_equal(fw_disk_run(&fake.disk, &counted.op, &reason), -EINVAL);
-    assert_string_equal(reason.text, "cannot read 512 bytes at 0 of fake; check it and the "
-                                     "kernel's log: Invalid argument");
-}
-
-static void test_failed_flush_is_remembered(void **state)
-{
-    (void)state;
-    uint64_t sum = 0;
-    struct counted one = {.op = {.kind = FW_DISK_FLUSH, .done = on_counted}, .sum = &sum};
-    struct counted other = one;
-    fake_make();
-    fake.answer = -EINPROGRESS;
-    assert_int_equal(fw_disk_start(&fake.disk, &one.op), -EINPROGRESS);
-    assert_int_equal(fw_disk_start(&fake.disk, &other.op), -EINPROGRESS);
-    one.op.result = -EIO;
-    other.op.result = 0; /* Went well, but what the other one dropped it cannot know. */
-    assert_int_equal(fw_disk_poll(&fake.disk), 2);
-    assert_int_equal(one.op.result, -EIO);
-    assert_int_equal(other.op.result, -EIO);
-    fake.answer = 0;
-    assert_int_equal(fw_disk_start(&fake.disk, &one.op), -EIO);
-    struct fw_disk_op write = {.kind = FW_DISK_WRITE, .from = buffer, .size = 512};
-    assert_int_equal(fw_disk_run(&fake.disk, &write, &reason), 0);
-
-    fake_make();
-    fake.answer = -ENOSPC;
-    assert_int_equal(fw_disk_start(&fake.disk, &one.op), -ENOSPC);
-    fake.answer = 0;
-    assert_int_equal(fw_disk_start(&fake.disk, &one.op), -ENOSPC);
-}
-
-static void test_progress(void **state)
-{
-    (void)state;
-    struct fw_disk_op op = {.kind = FW_DISK_WRITE, .size = 1536};
-    assert_false(fw_disk_op_progress(&op, 512));
-    assert_int_equal(op.moved, 512);
-    assert_false(fw_disk_op_progress(&op, -EINTR));
-    assert_false(fw_disk_op_progress(&op, -ECANCELED));
-    assert_false(fw_disk_op_progress(&op, -EAGAIN));
-    assert_true(fw_disk_op_progress(&op, 1024));
-    assert_int_equal(op.result, 0);
-    assert_int_equal(op.moved, 1536);
-    expect_assert_failure((void)(fw_disk_op_progress(&op, 1) == true));
-
-    op = (struct fw_disk_op){.kind = FW_DISK_WRITE, .size = 1024, .moved = 512};
-    assert_true(fw_disk_op_progress(&op, 0)); /* Would go on for ever. */
-    assert_int_equal(op.result, -EIO);
-    op.kind = FW_DISK_READ;
-    assert_true(fw_disk_op_progress(&op, 0));
-    assert_int_equal(op.result, -ENODATA);
-    assert_true(fw_disk_op_progress(&op, -ENXIO));
-    assert_int_equal(op.result, -ENXIO);
-    op.kind = FW_DISK_FLUSH;
-    assert_false(fw_disk_op_progress(&op, -EINTR));
-    assert_true(fw_disk_op_progress(&op, 0));
-    assert_int_equal(op.result, 0);
-    op.kind = FW_DISK_DISCARD;
-    assert_true(fw_disk_op_progress(&op, 0));
-    assert_int_equal(op.result, 0);
-
-    op = (struct fw_disk_op){.kind = FW_DISK_READ, .size = 1024};
-    int attempts = 1;
-    while (!fw_disk_op_progress(&op, -EAGAIN)) {
-        attempts++;
-    }
-    assert_int_equal(attempts, 64);
-    assert_int_equal(op.result, -EIO);
-}
-
-static int hook_open(struct fw_disk **opened, const struct fw_disk_options *options,
-                     struct fw_reason *why)
-{
-    (void)why;
-    assert_string_equal(options->path, "simulated");
-    fake_make();
-    *opened = &fake.disk;
-    return 0;
-}
-
-static void test_hook(void **state)
-{
-    (void)state;
-    static const struct fw_disk_hooks hooks = {.open = hook_open};
-    const struct fw_disk_options options = {.path = "simulated"};
-    fw_disk_hooks = &hooks;
-    int rc = fw_disk_open(&disk, &options, &reason);
-    fw_disk_hooks = NULL;
-    assert_int_equal(rc, 0);
-    assert_ptr_equal(disk, &fake.disk);
-}
-
 /* Whatever the kernel allows, AUTO opens, and says nothing about what it could not use. */
 static void test_automatic(void **state)
 {
@@ -917,14 +782,11 @@ int main(void)
         ON_BOTH(test_bad_descriptor),
         ON_BOTH(test_open_fails),
         ON_BOTH(test_open_without_descriptors),
+        ON_BOTH(test_open_without_memory),
         ON_ALL(test_full_file_system),
         ON_ALL(test_block_device),
         ON_ALL(test_block_device_4096),
         ON_BOTH(test_block_device_fails),
-        cmocka_unit_test(test_answers_at_once),
-        cmocka_unit_test(test_failed_flush_is_remembered),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_hook),
         cmocka_unit_test_teardown(test_automatic, file_remove),
     };
     return cmocka_run_group_tests(tests, group_set_up, group_tear_down);

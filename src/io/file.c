@@ -12,7 +12,7 @@
 #include "base/assert.h"
 
 enum {
-    READ_SIZE_FIRST = 4096, /* What is tried first where the file does not know its size. */
+    READ_SIZE_FIRST = 4096, /* Then twice that, and so on: files of /proc do not know their size. */
     PATH_SHOWN_MAX = 120,   /* Of a longer path the end is shown, which tells files apart. */
 };
 
@@ -82,7 +82,7 @@ static ssize_t read_full(int fd, char *buffer, size_t size)
         if (part == 0) {
             break;
         }
-        if (part > 0) {
+        if (part != -1) {
             done += (size_t)part;
         } else if (errno != EINTR) {
             return -errno;
@@ -100,7 +100,7 @@ static int write_full(int fd, const char *buffer, size_t size, size_t *done)
         if (part == 0) {
             return -EIO; /* Not what write() may do; without this it would be an endless loop. */
         }
-        if (part > 0) {
+        if (part != -1) {
             *done += (size_t)part;
         } else if (errno != EINTR) {
             return -errno;
@@ -110,46 +110,46 @@ static int write_full(int fd, const char *buffer, size_t size, size_t *done)
 }
 
 /*
- * One byte more than is allowed is asked for, and the buffer has room for a byte more than was
- * read: the first tells "just fits" from "too big", the second holds the zero at the end.
+ * One byte more than is allowed is asked for, which tells "just fits" from "too big", and leaves
+ * room for the zero at the end.
  */
 static int read_whole(int fd, size_t size_max, char **contents, size_t *size)
 {
-    struct stat status;
-    if (fstat(fd, &status) != 0) {
-        return -errno;
-    }
     size_t limit = size_max + 1;
-    size_t expected = status.st_size > 0 ? (size_t)status.st_size + 1 : READ_SIZE_FIRST;
-    size_t room = expected < limit ? expected : limit;
+    size_t room = READ_SIZE_FIRST < limit ? READ_SIZE_FIRST : limit;
     size_t done = 0;
     char *buffer = NULL;
+    int rc = 0;
     for (;;) {
-        char *larger = realloc(buffer, room + 1);
+        char *larger = realloc(buffer, room);
         if (larger == NULL) {
-            free(buffer);
-            return -ENOMEM;
+            rc = -ENOMEM;
+            goto fail;
         }
         buffer = larger;
         ssize_t part = read_full(fd, buffer + done, room - done);
         if (part < 0) {
-            free(buffer);
-            return (int)part;
+            rc = (int)part;
+            goto fail;
         }
         done += (size_t)part;
-        if (done < room || done > size_max) {
-            break; /* The end of the file, or too much. */
+        if (done < room) {
+            break;
+        }
+        if (room == limit) {
+            rc = -EFBIG;
+            goto fail;
         }
         room = room < limit / 2 ? room * 2 : limit;
-    }
-    if (done > size_max) {
-        free(buffer);
-        return -EFBIG;
     }
     buffer[done] = '\0';
     *contents = buffer;
     *size = done;
     return 0;
+
+fail:
+    free(buffer);
+    return rc;
 }
 
 int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,

@@ -24,20 +24,23 @@
 
 #include <cmocka.h>
 
+#include "support/fail_memory.h"
 #include "support/skip.h"
 
 static struct {
-    int read_errno, write_errno, fsync_errno; /* Not 0: the next calls fail so... */
-    int skip;                                 /* ... once this many went well... */
-    int times;                                /* ... and as often as this. */
-    size_t part_max;                          /* Not 0: reads and writes move no more than this. */
-    bool stuck;                               /* Writes move nothing. */
-    char order[16];                           /* f: fsync of a file, d: of a folder, r: rename. */
+    char call;       /* The first letter of the system call that fails... */
+    int error;       /* ... with this error... */
+    int skip;        /* ... once this many went well... */
+    int times;       /* ... and as often as this. */
+    size_t part_max; /* Not 0: reads and writes move no more than this. */
+    bool stuck;      /* Writes move nothing. */
+    char order[16];  /* f: fsync of a file, d: of a folder, r: rename. */
+    ino_t flushed;   /* The folder that was flushed last. */
 } fault;
 
-static bool fault_strikes(int error)
+static bool fault_strikes(char call)
 {
-    if (error == 0 || fault.times == 0) {
+    if (fault.call != call || fault.times == 0) {
         return false;
     }
     if (fault.skip > 0) {
@@ -45,7 +48,7 @@ static bool fault_strikes(int error)
         return false;
     }
     fault.times--;
-    errno = error;
+    errno = fault.error;
     return true;
 }
 
@@ -62,9 +65,24 @@ static size_t part(size_t size)
     return fault.part_max != 0 && fault.part_max < size ? fault.part_max : size;
 }
 
+int open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return fault_strikes('o') ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int close(int fd)
+{
+    int rc = (int)syscall(SYS_close, fd);
+    return fault_strikes('c') ? -1 : rc;
+}
+
 ssize_t read(int fd, void *buffer, size_t size)
 {
-    return fault_strikes(fault.read_errno) ? -1 : syscall(SYS_read, fd, buffer, part(size));
+    return fault_strikes('r') ? -1 : syscall(SYS_read, fd, buffer, part(size));
 }
 
 ssize_t write(int fd, const void *buffer, size_t size)
@@ -72,7 +90,7 @@ ssize_t write(int fd, const void *buffer, size_t size)
     if (fault.stuck) {
         return 0;
     }
-    return fault_strikes(fault.write_errno) ? -1 : syscall(SYS_write, fd, buffer, part(size));
+    return fault_strikes('w') ? -1 : syscall(SYS_write, fd, buffer, part(size));
 }
 
 int fsync(int fd)
@@ -80,7 +98,8 @@ int fsync(int fd)
     struct stat status;
     assert_int_equal(fstat(fd, &status), 0);
     order_note(S_ISDIR(status.st_mode) ? 'd' : 'f');
-    return fault_strikes(fault.fsync_errno) ? -1 : (int)syscall(SYS_fsync, fd);
+    fault.flushed = S_ISDIR(status.st_mode) ? status.st_ino : fault.flushed;
+    return fault_strikes('f') ? -1 : (int)syscall(SYS_fsync, fd);
 }
 
 int rename(const char *from, const char *to)
@@ -132,6 +151,13 @@ static void file_check(const char *path, const char *expected)
     assert_string_equal(contents, expected);
 }
 
+static void file_check_size(const char *path, size_t size)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, size);
+}
+
 static int files_in_folder(void)
 {
     DIR *directory = opendir(".");
@@ -170,6 +196,8 @@ static void test_read(void **state)
     (void)reset(NULL);
     file_make("a", "");
     read_check("a", 0, "");
+    file_make("a", "x");
+    assert_int_equal(fw_file_read("a", 0, &contents, &size, &reason), -EFBIG);
     assert_int_equal(unlink("a"), 0);
 
     assert_int_equal(fw_file_read("a", 1, &contents, &size, &reason), -ENOENT);
@@ -185,11 +213,17 @@ static void test_read_interrupted(void **state)
     char *contents = NULL;
     size_t size = 0;
     file_make("a", "contents");
-    fault.read_errno = EINTR;
+    fault.call = 'r';
+    fault.error = EINTR;
     fault.times = 3;
     read_check("a", 100, "contents");
     assert_int_equal(fault.times, 0);
-    fault.read_errno = EIO;
+    fault.call = 'o';
+    fault.times = 3;
+    read_check("a", 100, "contents");
+    assert_int_equal(fault.times, 0);
+    fault.call = 'r';
+    fault.error = EIO;
     fault.times = 1;
     fault.skip = 1;
     fault.part_max = 3;
@@ -199,30 +233,89 @@ static void test_read_interrupted(void **state)
     assert_int_equal(unlink("a"), 0);
 }
 
-/* Files of /proc say that their size is 0; this one has more than the first attempt asks for. */
-static void test_read_without_size(void **state)
+/* Sizes about those that are asked for one after the other, with limits that just fit or do not. */
+static void test_read_sizes(void **state)
 {
     (void)state;
-    enum { SIZE = 300000 };
-    char *text = malloc(SIZE + 1);
+    static const size_t sizes[] = {4095, 4096, 4097, 8191, 8192, 8193, 50000};
+    enum { SIZE_MAX_HERE = 50000 };
+    char *text = malloc(SIZE_MAX_HERE + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(sizes); i++) {
+        char *contents = NULL;
+        size_t size = 0;
+        memset(text, 'x', SIZE_MAX_HERE);
+        text[sizes[i]] = '\0';
+        text[sizes[i] - 1] = 'y';
+        file_make("a", text);
+        for (size_t part_max = 0; part_max < 6; part_max += 5) {
+            fault.part_max = part_max;
+            read_check("a", sizes[i], text);
+            read_check("a", sizes[i] + 1, text);
+            read_check("a", FW_FILE_SIZE_MAX, text);
+            assert_int_equal(fw_file_read("a", sizes[i] - 1, &contents, &size, &reason), -EFBIG);
+            (void)reset(NULL);
+        }
+    }
+    free(text);
+    assert_int_equal(unlink("a"), 0);
+    expect_assert_failure(
+        (void)(fw_file_read("a", (size_t)FW_FILE_SIZE_MAX + 1, &text, NULL, &reason) == 0));
+}
+
+/* 0 is a descriptor like any other. */
+static void test_descriptor_zero(void **state)
+{
+    (void)state;
+    struct fw_appender appender;
+    int saved = dup(0);
+    assert_true(saved > 0);
+    assert_int_equal(close(0), 0);
+    int rc = fw_file_replace("a", "old\n", 4, 0600, &reason);
+    int rc_open = fw_appender_open(&appender, "a", 0600, &reason);
+    int fd = appender.fd;
+    int rc_append = fw_appender_write(&appender, "new\n", 4, &reason);
+    int rc_reopen = fw_appender_reopen(&appender, &reason); /* Gets another one... */
+    int rc_again = fw_appender_reopen(&appender, &reason);  /* ... and 0 again. */
+    int fd_again = appender.fd;
+    fw_appender_close(&appender);
     char *contents = NULL;
     size_t size = 0;
-    int pipe_fds[2];
-    char path[32];
-    assert_non_null(text);
-    memset(text, 'x', SIZE);
-    assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-    assert_true(fcntl(pipe_fds[1], F_SETPIPE_SZ, SIZE) >= SIZE);
-    assert_int_equal(write(pipe_fds[1], text, SIZE), SIZE);
-    assert_int_equal(close(pipe_fds[1]), 0);
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", pipe_fds[0]);
-    assert_int_equal(fw_file_read(path, SIZE, &contents, &size, &reason), 0);
-    assert_int_equal(size, SIZE);
-    assert_memory_equal(contents, text, SIZE);
-    assert_int_equal(contents[SIZE], '\0');
-    assert_int_equal(close(pipe_fds[0]), 0);
+    int rc_read = fw_file_read("a", 8, &contents, &size, &reason);
+    assert_int_equal(dup2(saved, 0), 0);
+    assert_int_equal(close(saved), 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(rc_open, 0);
+    assert_int_equal(fd, 0);
+    assert_int_equal(rc_append, 0);
+    assert_int_equal(rc_reopen, 0);
+    assert_int_equal(rc_again, 0);
+    assert_int_equal(fd_again, 0);
+    assert_int_equal(rc_read, 0);
+    assert_string_equal(contents, "old\nnew\n");
     free(contents);
-    free(text);
+    assert_int_equal(unlink("a"), 0);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    char *contents = NULL;
+    size_t size = 0;
+    char text[6000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    file_make("a", text);
+    for (int count = 0; count < 2; count++) { /* The first buffer, or a larger one. */
+        fail_memory_after(count);
+        assert_int_equal(fw_file_read("a", 8000, &contents, &size, &reason), -ENOMEM);
+        assert_non_null(strstr(reason.text, "cannot read a: Cannot allocate memory"));
+    }
+    fail_memory_after(0);
+    assert_int_equal(fw_file_replace("a", "new", 3, 0600, &reason), -ENOMEM);
+    assert_non_null(strstr(reason.text, "cannot replace a: Cannot allocate memory"));
+    file_check_size("a", sizeof text - 1);
+    assert_int_equal(unlink("a"), 0);
 }
 
 static void test_replace(void **state)
@@ -234,11 +327,14 @@ static void test_replace(void **state)
     assert_int_equal(fw_file_replace("a", "old", 3, 0640, &reason), 0);
     file_check("a", "old");
     assert_string_equal(fault.order, "frd"); /* Flushed, then renamed, then the folder flushed. */
+    assert_int_equal(stat(".", &status), 0);
+    assert_int_equal(fault.flushed, status.st_ino);
     assert_int_equal(stat("a", &status), 0);
     assert_int_equal(status.st_mode & 07777, 0640);
 
     fault.part_max = 1;
-    fault.write_errno = EINTR;
+    fault.call = 'w';
+    fault.error = EINTR;
     fault.times = 2;
     assert_int_equal(fw_file_replace(absolute, "newer", 5, 0604, &reason), 0);
     file_check("a", "newer");
@@ -247,13 +343,21 @@ static void test_replace(void **state)
     assert_int_equal(status.st_mode & 07777, 0604);
     assert_int_equal(files_in_folder(), 1);
     assert_int_equal(unlink("a"), 0);
+
+    assert_int_equal(mkdir("sub", 0700), 0);
+    assert_int_equal(fw_file_replace("sub/a", "x", 1, 0600, &reason), 0);
+    assert_int_equal(stat("sub", &status), 0);
+    assert_int_equal(fault.flushed, status.st_ino);
+    assert_int_equal(unlink("sub/a"), 0);
+    assert_int_equal(rmdir("sub"), 0);
 }
 
 static void test_replace_fails(void **state)
 {
     (void)state;
     file_make("a", "old");
-    fault.write_errno = ENOSPC;
+    fault.call = 'w';
+    fault.error = ENOSPC;
     fault.times = 1;
     fault.skip = 1;
     fault.part_max = 2;
@@ -264,13 +368,29 @@ static void test_replace_fails(void **state)
     fault.stuck = true;
     assert_int_equal(fw_file_replace("a", "new", 3, 0600, &reason), -EIO);
     (void)reset(NULL);
-    fault.fsync_errno = EIO;
+    fault.call = 'f';
+    fault.error = EIO;
     fault.times = 1;
     assert_int_equal(fw_file_replace("a", "new", 3, 0600, &reason), -EIO);
     assert_string_equal(fault.order, "f");
     file_check("a", "old");
     assert_int_equal(files_in_folder(), 1);
 
+    fault.call = 'c'; /* A close may be where a network's file system says it is full. */
+    fault.error = EDQUOT;
+    fault.times = 1;
+    assert_int_equal(fw_file_replace("a", "new", 3, 0600, &reason), -EDQUOT);
+    file_check("a", "old");
+    assert_int_equal(files_in_folder(), 1);
+
+    fault.call = 'o';
+    fault.error = EMFILE;
+    fault.times = 1;
+    assert_int_equal(fw_file_replace("a", "newer", 5, 0600, &reason), -EMFILE);
+    assert_non_null(strstr(reason.text, "the folder of a: Too many open files; raise the limit"));
+    file_check("a", "newer");
+    fault.call = 'f';
+    fault.error = EIO;
     fault.times = 1;
     fault.skip = 1; /* The flush of the folder. */
     assert_int_equal(fw_file_replace("a", "new", 3, 0600, &reason), -EIO);
@@ -294,8 +414,11 @@ static void test_replace_in_root(void **state)
     }
     char path[64];
     (void)snprintf(path, sizeof path, "/fw-file-test-%d", (int)getpid());
+    struct stat status;
     assert_int_equal(fw_file_replace(path, "x", 1, 0600, &reason), 0);
     assert_string_equal(fault.order, "frd");
+    assert_int_equal(stat("/", &status), 0);
+    assert_int_equal(fault.flushed, status.st_ino);
     assert_int_equal(unlink(path), 0);
 }
 
@@ -311,6 +434,48 @@ static void test_long_path(void **state)
     assert_int_equal(fw_file_read(path, 1, &contents, &size, &reason), -ENAMETOOLONG);
     assert_non_null(strstr(reason.text, "...xxx"));
     assert_non_null(strstr(reason.text, "xyx: File name too long; choose a shorter name"));
+
+    path[121] = '\0'; /* Shown is the end, up to 120 characters of it. */
+    path[0] = 'a';
+    assert_int_equal(fw_file_read(path, 1, &contents, &size, &reason), -ENOENT);
+    assert_non_null(strstr(reason.text, "cannot open ...xxx"));
+    assert_int_equal(fw_file_read(path + 1, 1, &contents, &size, &reason), -ENOENT);
+    assert_non_null(strstr(reason.text, "cannot open xxx"));
+}
+
+/* Each error that users meet has advice of its own. */
+static void test_advice(void **state)
+{
+    (void)state;
+    static const struct {
+        int error;
+        const char *advice;
+    } cases[] = {
+        {ENOENT, "No such file or directory; check the name"},
+        {ENOTDIR, "Not a directory; check the name"},
+        {EISDIR, "Is a directory; name a file in it instead"},
+        {EACCES, "Permission denied; change its permissions or the user"},
+        {EPERM, "Operation not permitted; change its permissions or the user"},
+        {ENOSPC, "No space left on device; make room on its file system"},
+        {EDQUOT, "Disk quota exceeded; make room on its file system"},
+        {EROFS, "Read-only file system; choose another place or mount it writable"},
+        {EMFILE, "Too many open files; raise the limit of open files"},
+        {ENFILE, "Too many open files in system; raise the limit of open files"},
+        {EFBIG, "File too large; raise the limit of the file size (ulimit -f)"},
+        {ENAMETOOLONG, "File name too long; choose a shorter name"},
+        {EIO, "Input/output error; check its disk and the kernel's log"},
+        {12345, "unknown error; check its disk and the kernel's log"},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        struct fw_appender appender;
+        char expected[FW_REASON_SIZE];
+        (void)snprintf(expected, sizeof expected, "cannot open a: %s", cases[i].advice);
+        fault.call = 'o';
+        fault.error = cases[i].error;
+        fault.times = 1;
+        assert_int_equal(fw_appender_open(&appender, "a", 0600, &reason), -cases[i].error);
+        assert_string_equal(reason.text, expected);
+    }
 }
 
 static void append(struct fw_appender *appender, const char *line)
@@ -326,7 +491,8 @@ static void test_append(void **state)
     assert_int_equal(fw_appender_open(&appender, "log", 0600, &reason), 0);
     append(&appender, "one\n");
     fault.part_max = 2;
-    fault.write_errno = EINTR;
+    fault.call = 'w';
+    fault.error = EINTR;
     fault.times = 1;
     append(&appender, "two\n");
     file_check("log", "before\none\ntwo\n");
@@ -354,19 +520,20 @@ static void test_append_torn(void **state)
     (void)state;
     struct fw_appender appender;
     assert_int_equal(fw_appender_open(&appender, "log", 0600, &reason), 0);
-    fault.write_errno = ENOSPC;
+    fault.call = 'w';
+    fault.error = ENOSPC;
     fault.times = 3;
     assert_int_equal(fw_appender_write(&appender, "lost\n", 5, &reason), -ENOSPC);
     assert_string_equal(
         reason.text, "cannot append to log: No space left on device; make room on its file system");
-    fault.part_max = 2;
+    fault.part_max = 1;
     fault.skip = 1;
     assert_int_equal(fw_appender_write(&appender, "torn\n", 5, &reason), -ENOSPC);
     assert_int_equal(fw_appender_write(&appender, "still\n", 6, &reason), -ENOSPC);
     assert_int_equal(fault.times, 0);
     append(&appender, "next\n");
     append(&appender, "last\n");
-    file_check("log", "to\nnext\nlast\n");
+    file_check("log", "t\nnext\nlast\n");
 
     fault.times = 1;
     fault.skip = 1;
@@ -402,11 +569,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_read, reset),
         cmocka_unit_test_setup(test_read_interrupted, reset),
-        cmocka_unit_test_setup(test_read_without_size, reset),
+        cmocka_unit_test_setup(test_read_sizes, reset),
+        cmocka_unit_test_setup(test_descriptor_zero, reset),
+        cmocka_unit_test_setup(test_no_memory, reset),
         cmocka_unit_test_setup(test_replace, reset),
         cmocka_unit_test_setup(test_replace_fails, reset),
         cmocka_unit_test_setup(test_replace_in_root, reset),
         cmocka_unit_test_setup(test_long_path, reset),
+        cmocka_unit_test_setup(test_advice, reset),
         cmocka_unit_test_setup(test_append, reset),
         cmocka_unit_test_setup(test_append_torn, reset),
         cmocka_unit_test_setup(test_append_open_fails, reset),

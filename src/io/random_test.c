@@ -7,13 +7,30 @@
  */
 #include "io/random.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
+
+/* In place of the C library's: fails with `seed_errno` as often as `seed_failures` says. */
+static int seed_errno, seed_failures;
+
+ssize_t getrandom(void *buffer, size_t size, unsigned flags)
+{
+    if (seed_failures > 0) {
+        seed_failures--;
+        errno = seed_errno;
+        return -1;
+    }
+    return syscall(SYS_getrandom, buffer, size, flags);
+}
 
 static void test_known_answers(void **state)
 {
@@ -51,6 +68,13 @@ static void test_seed(void **state)
     assert_int_equal(fw_random_seed(&one), 0);
     assert_int_equal(fw_random_seed(&other), 0);
     assert_true(one != other); /* Wrong once in 2^64. */
+    seed_errno = EINTR;
+    seed_failures = 2;
+    assert_int_equal(fw_random_seed(&other), 0);
+    assert_int_equal(seed_failures, 0);
+    seed_errno = ENOSYS;
+    seed_failures = 1;
+    assert_int_equal(fw_random_seed(&other), -ENOSYS);
 }
 
 static uint64_t hook_seed(void)
@@ -222,6 +246,11 @@ static void test_fill(void **state)
                                          0,    0,    0, 0, 0, 0, 0x80, 0x70, 0xee, 0xee};
     assert_memory_equal(bytes, expected, sizeof bytes);
     fw_random_fill(&generator, bytes, 0);
+    generator = (struct fw_random){.state = {1, 2, 3, 4}};
+    memset(bytes, 0xee, sizeof bytes);
+    fw_random_fill(&generator, bytes, 17); /* One byte of the third. */
+    assert_int_equal(bytes[16], 0x80);
+    assert_int_equal(bytes[17], 0xee);
 }
 
 int main(void)
