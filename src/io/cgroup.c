@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/cgroup.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parse.h"
+#include "base/text.h"
 #include "io/file.h"
 
 enum {
@@ -16,28 +16,35 @@ enum {
     MOUNT_FIELDS = 6, /* Of a line of mountinfo, before the optional ones. */
 };
 
+static const uint64_t QUOTA_US_MAX = UINT64_C(1) << 53; /* Times 1000 is still a number. */
+
+/* The contents of the file whose path is in two parts, or NULL. */
 static char *file_read(const char *root, const char *path, size_t size_max)
 {
     char full[PATH_MAX];
+    struct fw_text text;
     char *contents = NULL;
-    size_t size = 0;
-    int length = snprintf(full, sizeof full, "%s%s", root, path);
-    if (length < 0 || (size_t)length >= sizeof full) {
+    size_t size;
+    fw_text_init(&text, full, sizeof full);
+    fw_text_append_string(&text, root);
+    fw_text_append_string(&text, path);
+    if (text.truncated) {
         return NULL;
     }
     return fw_file_read(full, size_max, &contents, &size, NULL) == 0 ? contents : NULL;
 }
 
 /* The process's path in the hierarchy: the line "0::PATH" of /proc/self/cgroup. */
-static bool group_find(const char *root, char path[PATH_MAX])
+static bool group_find(const char *root, struct fw_text *path)
 {
+    static const char prefix[] = "0::";
     bool found = false;
     char *contents = file_read(root, "/proc/self/cgroup", PROC_FILE_MAX);
     char *rest = contents;
     for (char *line; !found && (line = strsep(&rest, "\n")) != NULL;) {
-        if (strncmp(line, "0::", 3) == 0) {
-            int length = snprintf(path, PATH_MAX, "%s", line + 3);
-            found = length > 0 && length < PATH_MAX;
+        if (strncmp(line, prefix, strlen(prefix)) == 0) {
+            fw_text_append_string(path, line + strlen(prefix));
+            found = !path->truncated;
         }
     }
     free(contents);
@@ -65,48 +72,52 @@ static bool mount_parse(char *line, const char **mount_root, const char **mount_
     return true;
 }
 
-/* The first line of cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD". */
-static uint32_t quota_parse(const char *text)
+/* The contents of cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD". 0: no limit. */
+static uint32_t quota_parse(char *text)
 {
-    char *end;
-    errno = 0;
-    unsigned long long quota_us = strtoull(text, &end, 10);
-    if (end == text || *end != ' ' || errno != 0) {
-        return 0; /* "max", above all. */
-    }
-    unsigned long long period_us = strtoull(end, &end, 10);
-    if (errno != 0 || period_us == 0 || quota_us == 0 || quota_us > ULLONG_MAX / 2000) {
+    uint64_t quota_us;
+    uint64_t period_us;
+    const char *quota = strsep(&text, " ");
+    const char *period = strsep(&text, "\n");
+    if (period == NULL || fw_parse_uint(quota, strlen(quota), 1, QUOTA_US_MAX, &quota_us) != 0 ||
+        fw_parse_uint(period, strlen(period), 1, QUOTA_US_MAX, &period_us) != 0) {
         return 0;
     }
-    unsigned long long milli = (quota_us * 1000 + period_us - 1) / period_us;
+    uint64_t milli = (quota_us * 1000 + period_us - 1) / period_us;
     return milli < UINT32_MAX ? (uint32_t)milli : UINT32_MAX;
 }
 
-/* The smallest quota of `path` and what is above it, up to the first `stop` characters. */
-static uint32_t quota_smallest(const char *root, char *path, size_t stop)
+static uint32_t quota_read(const char *root, const char *folder)
+{
+    char path[PATH_MAX];
+    struct fw_text text;
+    fw_text_init(&text, path, sizeof path);
+    fw_text_append_string(&text, folder);
+    fw_text_append_string(&text, "/cpu.max");
+    char *contents = text.truncated ? NULL : file_read(root, path, CPU_MAX_FILE_MAX);
+    uint32_t quota = contents != NULL ? quota_parse(contents) : 0;
+    free(contents);
+    return quota;
+}
+
+/* The smallest quota of `folder` and those above it; the uppermost has `stop` characters. */
+static uint32_t quota_smallest(const char *root, char *folder, size_t stop)
 {
     uint32_t smallest = 0;
     for (;;) {
-        char file[PATH_MAX];
-        int length = snprintf(file, sizeof file, "%s/cpu.max", path);
-        if (length > 0 && (size_t)length < sizeof file) {
-            char *contents = file_read(root, file, CPU_MAX_FILE_MAX);
-            uint32_t quota = contents != NULL ? quota_parse(contents) : 0;
-            free(contents);
-            if (quota != 0 && (smallest == 0 || quota < smallest)) {
-                smallest = quota;
-            }
+        uint32_t quota = quota_read(root, folder);
+        if (quota != 0 && (smallest == 0 || quota < smallest)) {
+            smallest = quota;
         }
-        char *slash = strrchr(path, '/');
-        if (slash == NULL || (size_t)(slash - path) < stop) {
+        if (strlen(folder) <= stop) {
             return smallest;
         }
-        *slash = '\0';
+        *strrchr(folder, '/') = '\0'; /* There is one: the folder lies below the mount point. */
     }
 }
 
 /* Where the group's folder is in this mount; false if the mount shows another part. */
-static bool group_folder(char folder[PATH_MAX], const char *group, const char *mount_root,
+static bool group_folder(struct fw_text *folder, const char *group, const char *mount_root,
                          const char *mount_point)
 {
     size_t length = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
@@ -114,17 +125,21 @@ static bool group_folder(char folder[PATH_MAX], const char *group, const char *m
         (group[length] != '/' && group[length] != '\0')) {
         return false;
     }
-    const char *rest = strcmp(group + length, "/") == 0 ? "" : group + length;
-    int written = snprintf(folder, PATH_MAX, "%s%s", mount_point, rest);
-    return written > 0 && written < PATH_MAX;
+    fw_text_clear(folder);
+    fw_text_append_string(folder, mount_point);
+    fw_text_append_string(folder, strcmp(group + length, "/") == 0 ? "" : group + length);
+    return !folder->truncated;
 }
 
 uint32_t fw_cgroup_cpu_quota_milli(const char *root)
 {
-    char group[PATH_MAX];
-    char folder[PATH_MAX];
+    char group_path[PATH_MAX];
+    char folder_path[PATH_MAX];
+    struct fw_text group, folder;
     uint32_t quota = 0;
-    if (!group_find(root, group)) {
+    fw_text_init(&group, group_path, sizeof group_path);
+    fw_text_init(&folder, folder_path, sizeof folder_path);
+    if (!group_find(root, &group)) {
         return 0;
     }
     char *contents = file_read(root, "/proc/self/mountinfo", PROC_FILE_MAX);
@@ -133,8 +148,8 @@ uint32_t fw_cgroup_cpu_quota_milli(const char *root)
         const char *mount_root;
         const char *mount_point;
         if (mount_parse(line, &mount_root, &mount_point) &&
-            group_folder(folder, group, mount_root, mount_point)) {
-            quota = quota_smallest(root, folder, strlen(mount_point));
+            group_folder(&folder, group.data, mount_root, mount_point)) {
+            quota = quota_smallest(root, folder.data, strlen(mount_point));
             break;
         }
     }

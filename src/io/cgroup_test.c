@@ -7,6 +7,7 @@
 #include "io/cgroup.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -163,16 +164,58 @@ static void test_nonsense(void **state)
         "100000 0\n",
         "0 100000\n",
         "x 100000\n",
+        "100000 x\n",
+        "100000x 100000\n",
+        "9007199254740993 100000\n",
+        "100000 9007199254740993\n",
         "99999999999999999999 100000\n",
-        "18446744073709551615 100000\n",
     };
     system_make();
     for (size_t i = 0; i < FW_ARRAY_LENGTH(texts); i++) {
         file_make("/sys/fs/cgroup/cpu.max", texts[i]);
         assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 0);
     }
-    file_make("/sys/fs/cgroup/cpu.max", "9000000000000000 1\n");
+    file_make("/sys/fs/cgroup/cpu.max", "9007199254740992 1\n");
     assert_true(fw_cgroup_cpu_quota_milli(folder) == UINT32_MAX);
+    file_make("/sys/fs/cgroup/cpu.max", "1 1\n");
+    assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 1000);
+}
+
+/* Paths that are too long for the system are no reason to read past their end. */
+static void test_long_paths(void **state)
+{
+    (void)state;
+    enum { TEXT_SIZE = 2 * PATH_MAX };
+    char *text = malloc(TEXT_SIZE);
+    assert_non_null(text);
+    system_make();
+    file_make("/sys/fs/cgroup/cpu.max", "50000 100000\n");
+    /* The longest group that fits, one more, and one whose file does not fit. */
+    for (int length = PATH_MAX - 40; length < PATH_MAX + 2; length++) {
+        (void)snprintf(text, TEXT_SIZE, "0::/%0*d\n", length - 1, 0);
+        file_make("/proc/self/cgroup", text);
+        uint32_t quota = fw_cgroup_cpu_quota_milli(folder);
+        /* "/sys/fs/cgroup" and the group make a path of at most PATH_MAX - 1 characters. */
+        assert_int_equal(quota, length <= PATH_MAX - 1 - (int)strlen("/sys/fs/cgroup") ? 500 : 0);
+    }
+    free(text);
+}
+
+/* Other lines that start alike, and mounts of other kinds. */
+static void test_similar_lines(void **state)
+{
+    (void)state;
+    system_make();
+    file_make("/proc/self/cgroup", "0:cpu:/\n01::/\n0::/pod\n");
+    file_make("/sys/fs/cgroup/cpu.max", "max 100000\n");
+    file_make("/sys/fs/cgroup/pod/cpu.max", "30000 100000\n");
+    file_make("/other/cpu.max", "10000 100000\n");
+    file_make("/proc/self/mountinfo",
+              "29 24 0:26 / /other ro - cgroup2x cgroup ro\n"
+              "30 24 0:26 /po /other ro - cgroup2 cgroup ro\n"
+              "31 24 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup ro\n"
+              "32 24 0:26 / /other ro - cgroup2 cgroup ro\n"); /* The first that fits counts. */
+    assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 300);
 }
 
 int main(void)
@@ -183,6 +226,8 @@ int main(void)
         cmocka_unit_test_teardown(test_part_mounted, files_remove),
         cmocka_unit_test_teardown(test_nothing_to_find, files_remove),
         cmocka_unit_test_teardown(test_nonsense, files_remove),
+        cmocka_unit_test_teardown(test_long_paths, files_remove),
+        cmocka_unit_test_teardown(test_similar_lines, files_remove),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
