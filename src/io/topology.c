@@ -37,7 +37,6 @@ uint32_t fw_cpu_set_count(const struct fw_cpu_set *set)
 
 int fw_cpu_set_get(struct fw_cpu_set *set)
 {
-    fw_cpu_set_clear(set);
     return sched_getaffinity(0, sizeof *set, set->parts) != 0 ? -errno : 0;
 }
 
@@ -79,14 +78,12 @@ static int number_compare(uint32_t left, uint32_t right)
     return (left > right) - (left < right);
 }
 
-/* By what is shared most widely first. The groups nest, except on machines hwloc cannot read. */
+/* hwloc numbers cores depth first, so within a node those that share a cache stand together. */
 static int cpu_compare(const void *left, const void *right)
 {
     const struct fw_cpu *one = left;
     const struct fw_cpu *other = right;
     int order = number_compare(one->node, other->node);
-    order = order != 0 ? order : number_compare(one->l3, other->l3);
-    order = order != 0 ? order : number_compare(one->l2, other->l2);
     order = order != 0 ? order : number_compare(one->core, other->core);
     return order != 0 ? order : number_compare(one->id, other->id);
 }
@@ -126,9 +123,6 @@ static int topology_fill(struct fw_topology *topology, hwloc_topology_t tree,
                          const struct fw_cpu_set *allowed)
 {
     int pu_count = hwloc_get_nbobjs_by_type(tree, HWLOC_OBJ_PU);
-    if (pu_count <= 0) {
-        return -EINVAL;
-    }
     struct fw_cpu *cpus = calloc((size_t)pu_count, sizeof *cpus);
     if (cpus == NULL) {
         return -ENOMEM;
@@ -172,10 +166,7 @@ static int tree_load(hwloc_topology_t tree, const char *description)
     if (rc == 0) {
         rc = hwloc_topology_set_flags(tree, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
     }
-    if (rc != 0 || hwloc_topology_load(tree) != 0) {
-        return errno > 0 ? -errno : -EIO;
-    }
-    return 0;
+    return rc == 0 && hwloc_topology_load(tree) == 0 ? 0 : -EIO;
 }
 
 static int topology_load(struct fw_topology *topology, const char *description,

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
+#include "support/fail_memory.h"
 
 static struct fw_topology topology;
 static struct fw_reason reason;
@@ -59,6 +60,7 @@ static void test_two_nodes(void **state)
     }
     fw_topology_fini(&topology);
     assert_null(topology.cpus);
+    assert_int_equal(topology.cpu_count, 0);
 }
 
 /* As most machines number them: first one thread of every core, then the second threads. */
@@ -123,6 +125,25 @@ static void test_single_cpu(void **state)
     assert_int_equal(topology.l3_count, 1);
     assert_int_equal(topology.node_count, 1);
     fw_topology_fini(&topology);
+}
+
+/* Numbers that no set of ours can hold are left out. */
+static void test_large_numbers(void **state)
+{
+    (void)state;
+    static const struct expected_cpu expected[] = {{5, 0, 0, 0, 0, 0}, {8191, 1, 1, 0, 0, 0}};
+    const char *machine = "numa:1 core:3 pu:1(indexes=8192,8191,5)";
+    assert_int_equal(fw_topology_init_fake(&topology, machine, NULL, &reason), 0);
+    cpus_check(expected, FW_ARRAY_LENGTH(expected));
+    fw_topology_fini(&topology);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    fail_memory_after(0);
+    assert_int_equal(fw_topology_init_fake(&topology, "pu:2", NULL, &reason), -ENOMEM);
+    assert_string_equal(reason.text, "no CPUs in the topology \"pu:2\": Cannot allocate memory");
 }
 
 static void test_bad_descriptions(void **state)
@@ -262,6 +283,8 @@ int main(void)
         cmocka_unit_test(test_holes),
         cmocka_unit_test(test_no_caches),
         cmocka_unit_test(test_single_cpu),
+        cmocka_unit_test(test_large_numbers),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_bad_descriptions),
         cmocka_unit_test(test_fake_by_pointer),
         cmocka_unit_test(test_real_machine),
