@@ -35,7 +35,7 @@
 #include "base/assert.h"
 #include "io/reactor_epoll.h"
 
-enum { BATCH_MIN = 4, BATCH_MAX = FW_EPOLL_EVENTS_MAX };
+enum { BATCH_MIN = 16, BATCH_MAX = FW_EPOLL_EVENTS_MAX };
 
 struct queued_send {
     struct fw_stream *stream; /* NULL if it was closed meanwhile. */

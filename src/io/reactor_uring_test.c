@@ -29,8 +29,8 @@
 #include "support/reactor_backend.h"
 
 enum {
-    FEW = 3,  /* Streams in a round that is too small for a batch. */
-    MANY = 8, /* And in one that is not. */
+    FEW = 15,  /* Streams in a round that is just too small for a batch. */
+    MANY = 16, /* And in one that is just large enough. */
     BATCH_MAX = 256,
     CROWD = BATCH_MAX + 40, /* More than a batch can hold. */
     REQUEST_SIZE = 7,
