@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/harness.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#include "base/parse.h"
 
 enum {
     RUNS_MIN = 7, /* Fewer say too little about the spread. */
@@ -153,18 +155,6 @@ static void print_json(const struct result *worst, const struct result results[]
     (void)printf("}\n");
 }
 
-static bool parse_runs(const char *text, uint32_t *runs)
-{
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value > RUNS_MAX) {
-        return false;
-    }
-    *runs = (uint32_t)value;
-    return true;
-}
-
 static bool parse_settings(int argc, char **argv, struct settings *settings)
 {
     static const struct option options[] = {
@@ -173,21 +163,22 @@ static bool parse_settings(int argc, char **argv, struct settings *settings)
         {0},
     };
     *settings = (struct settings){0};
-    bool runs_given = false;
+    uint64_t runs;
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'q') {
             settings->quick = true;
-        } else if (option == 'r' && parse_runs(optarg, &settings->runs)) {
-            runs_given = true;
+        } else if (option == 'r' &&
+                   fw_parse_uint(optarg, strlen(optarg), 1, RUNS_MAX, &runs) == 0) {
+            settings->runs = (uint32_t)runs;
         } else {
             return false;
         }
     }
-    if (!runs_given) {
+    if (settings->runs == 0) {
         settings->runs = settings->quick ? RUNS_QUICK : RUNS_DEFAULT;
     }
-    return optind == argc && settings->runs >= (settings->quick ? 1 : RUNS_MIN);
+    return optind == argc && (settings->quick || settings->runs >= RUNS_MIN);
 }
 
 int fw_bench_main(int argc, char **argv, const struct fw_bench *bench, size_t bench_count)
