@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks that bench/run knows."""
+
+from .context import Benchmark, Context, Unavailable
+from . import idle, measure, micro, network
+
+__all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
+
+
+def benchmarks(build):
+    """From name to Benchmark: first the micro-benchmarks that were built, then the servers."""
+    found = dict(micro.benchmarks(build))
+    for module in (network, idle):
+        found.update(module.BENCHMARKS)
+    return found

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every benchmark is given: the build, the options of the command line, the machine."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import platform
+import typing
+
+
+class Unavailable(Exception):
+    """Something that is needed is missing; the text says what, and what to do about it."""
+
+
+def siblings(cpu):
+    """The processors that are the same core as `cpu`, itself among them."""
+    path = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    try:
+        ranges = [part.split("-") for part in path.read_text().strip().split(",")]
+    except OSError:
+        return {cpu}
+    return {number for part in ranges for number in range(int(part[0]), int(part[-1]) + 1)}
+
+
+class Benchmark(typing.NamedTuple):
+    """One entry of bench/run --list."""
+    about: str  # What is compared with what, in one line.
+    run: typing.Callable  # Takes a Context, returns the result object (see measure.py).
+
+
+@dataclasses.dataclass
+class Context:
+    """The circumstances of a run."""
+    build: pathlib.Path
+    runs: typing.Optional[int]
+    quick: bool
+
+    def __post_init__(self):
+        # One processor for the server and one for the client, so that neither disturbs the other;
+        # of different cores if there are two.
+        first, *others = sorted(os.sched_getaffinity(0))
+        apart = [cpu for cpu in others if cpu not in siblings(first)] or others
+        self.server_cpu, self.client_cpu = (first, apart[0]) if apart else (None, None)
+
+    def rounds(self, default):
+        """How many timed runs each side makes."""
+        if self.runs is not None:
+            return self.runs
+        return 1 if self.quick else default
+
+    def scaled(self, count):
+        """An amount of work, less of it when only trying out."""
+        return max(count // 50, 1) if self.quick else count
+
+    def options(self):
+        """The options of the command line, as text."""
+        return ([f"--runs {self.runs}"] if self.runs is not None else []) + (
+            ["--quick"] if self.quick else [])
+
+    def program(self, *path):
+        """A program of the build."""
+        program = self.build.joinpath(*path)
+        if not os.access(program, os.X_OK):
+            raise Unavailable(f"{program} is missing: run `make` first")
+        return str(program)
+
+    def notes(self):
+        """What makes the figures worth less, in words."""
+        if self.server_cpu is None:
+            yield "only one processor is available: server and client are not pinned and share it"
+        load = os.getloadavg()[0]
+        if load > 0.5:
+            yield f"other work is running here (load average {load:.1f}): figures are provisional"
+        options = self.build_options()
+        if options.get("b_sanitize", "none") != "none" or options.get("checks"):
+            yield "this build has sanitizers or deep checks in it: its figures mean nothing"
+        if options.get("optimization") not in ("2", "3", "s"):
+            yield f"this build has optimization={options.get('optimization')}"
+
+    def build_options(self):
+        """Meson's options of the build, as a dictionary."""
+        try:
+            text = (self.build / "meson-info" / "intro-buildoptions.json").read_text()
+        except OSError:
+            return {}
+        return {option["name"]: option["value"] for option in json.loads(text)}
+
+    def machine(self):
+        """On what it was measured."""
+        model = platform.machine()
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+        return {"processor": model, "processors": len(os.sched_getaffinity(0)),
+                "pinned": self.server_cpu is not None, "kernel": platform.release()}

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers under load, compared by the CPU time they take per request.
+
+All servers of a comparison are up at the same time and are loaded in turns, for half a second each:
+the shorter the turns, the more alike are the circumstances of the two halves of a ratio. An idle
+server sleeps and does not disturb. Every few rounds all are started anew, so that a lucky or unlucky
+layout of memory does not decide the whole benchmark.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import subprocess
+
+from . import measure, servers
+from .context import Benchmark, Unavailable
+
+ROUNDS = 25
+ROUNDS_PER_START = 5
+KEYS = 300_000
+BUSY_SHARE = 0.10  # Of the server's time that it waited for its processor: others are in the way.
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What the generator is told; see `load --help`."""
+    name: str
+    requests: int
+    options: tuple = ()
+
+
+# 50 connections, keys of 32 bytes, values of 100 bytes, 9 % sets: the generator's defaults.
+ONE_IN_FLIGHT = Load("1", 50_000, ("--in-flight", "1"))
+SIXTEEN_IN_FLIGHT = Load("16", 300_000, ("--in-flight", "16"))
+
+
+def generate(context, server, load, *more):
+    """Puts the load on the server; returns the generator's report."""
+    requests = context.scaled(load.requests)
+    command = [context.program("bench", "load"), "--port", str(server.port),
+               "--server-pid", str(server.pid), "--keys", str(context.scaled(KEYS)),
+               "--requests", str(requests), "--warm-up", str(requests // 10), *load.options, *more]
+    if context.client_cpu is not None:
+        command += ["--cpu", str(context.client_cpu)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          preexec_fn=lambda: servers.prepare_child(None), check=False)
+    if done.returncode != 0:
+        raise Unavailable(f"the load generator gave up: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    if report["errors"] > 0 or report["misses"] > 0:
+        raise Unavailable(f"{report['misses']} misses and {report['errors']} errors: what was "
+                          "measured is not what was meant")
+    return report
+
+
+@contextlib.contextmanager
+def filled_servers(context, sides):
+    """All servers, with every key in them."""
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for side, make_command in sides.items():
+            found[side] = stack.enter_context(servers.running(make_command, context))
+            generate(context, found[side], Load("prefill", 1), "--prefill")
+        yield found
+
+
+def measure_rounds(context, sides, loads):
+    """Reports by side and load, one of each per round."""
+    rounds = context.rounds(ROUNDS)
+    reports = {side: {load: [] for load in loads} for side in sides}
+    for first in range(0, rounds, ROUNDS_PER_START):
+        with filled_servers(context, sides) as found:
+            for number in range(first, min(first + ROUNDS_PER_START, rounds)):
+                for load in loads:
+                    for side in measure.alternate(list(sides), number):
+                        reports[side][load].append(generate(context, found[side], load))
+                    figures = ", ".join(f"{side} {cpu_ns(reports[side][load])[-1]:.0f}"
+                                        for side in sides)
+                    print(f"  round {number + 1} of {rounds}, {load.name} in flight, ns: {figures}",
+                          flush=True)
+    return reports
+
+
+def cpu_ns(reports):
+    return [report["server_cpu_ns_per_request"] for report in reports]
+
+
+def details(reports):
+    """What else is worth knowing about one side's runs under one load: medians."""
+    def middle(read):
+        return round(measure.median([read(report) for report in reports]), 2)
+
+    return {
+        "requests_per_second": middle(lambda report: report["requests_per_second"]),
+        "latency_p50_us": middle(lambda report: report["latency_us"]["p50"]),
+        "latency_p99_us": middle(lambda report: report["latency_us"]["p99"]),
+        "client_cpu_ns_per_key": middle(lambda report: report["own_cpu_ns_per_key"]),
+        "server_wait_share": middle(lambda report: report["server_wait_ns_per_request"]
+                                    / report["server_cpu_ns_per_request"]),
+    }
+
+
+def compare_servers(name, reports, ours, peer, loads, bar):
+    """One part per load, with its table."""
+    parts = []
+    for load in loads:
+        mine, theirs = reports[ours][load], reports[peer][load]
+        measure.print_table(f"{name}, {load.name} in flight: server's CPU ns per request",
+                            [(side, cpu_ns(reports[side][load])) for side in reports])
+        part = measure.compare(f"{name}-{load.name}", cpu_ns(mine), cpu_ns(theirs), peer=peer,
+                               bar=bar, unit="ns of CPU per request")
+        part["ours"] = details(mine)
+        part["peers"] = details(theirs)
+        print(f"  {ours} / {peer} {part['ratio']:.3f}, bar {bar:.2f}, lower is better: "
+              f"{'ok' if part['ok'] else 'NOT MET'}")
+        for side in reports:
+            waited = details(reports[side][load])["server_wait_share"]
+            if waited > BUSY_SHARE:
+                print(f"  note: {side} waited for its processor for {waited:.0%} of its own time: "
+                      "the machine is busy, and these figures are provisional")
+        parts.append(part)
+    return parts
+
+
+def run_reactor(name, make_command, context):
+    """What io/reactor costs beside the least that a loop can do, and whether that least is one."""
+    loads = (ONE_IN_FLIGHT, SIXTEEN_IN_FLIGHT)
+    sides = {"reactor_server": make_command, "bare_loop": servers.bare_loop,
+             "memcached": servers.memcached}
+    reports = measure_rounds(context, sides, loads)
+    parts = compare_servers(name, reports, "reactor_server", "bare_loop", loads, 1.10)
+    result = measure.combine(name, parts)
+    for load in loads:
+        ratios = [bare / peer for bare, peer in zip(cpu_ns(reports["bare_loop"][load]),
+                                                    cpu_ns(reports["memcached"][load]),
+                                                    strict=True)]
+        result[f"bare_to_memcached_{load.name}"] = round(measure.median(ratios), 4)
+        result[f"bare_to_memcached_{load.name}_spread"] = round(measure.spread(ratios), 4)
+        print(f"bare_loop / memcached at {load.name} in flight: {measure.median(ratios):.3f}, "
+              f"spread {measure.spread(ratios):.1%}")
+    return result
+
+
+def run_reactor_uring(context):
+    """For information: epoll is what a server gets without asking."""
+    return {**run_reactor("reactor-uring", servers.reactor_server_uring, context),
+            "informational": True}
+
+
+def run_serve(context):
+    """For information until the object server exists: what answers now has no memory to manage."""
+    loads = (ONE_IN_FLIGHT, SIXTEEN_IN_FLIGHT)
+    sides = {"fairway": servers.fairway, "memcached": servers.memcached}
+    reports = measure_rounds(context, sides, loads)
+    parts = compare_servers("serve", reports, "fairway", "memcached", loads, 1.0)
+    return {**measure.combine("serve", parts), "informational": True}
+
+
+BENCHMARKS = {
+    "reactor": Benchmark("io/reactor on epoll beside a bare epoll loop, 50 connections",
+                         functools.partial(run_reactor, "reactor", servers.reactor_server)),
+    "reactor-uring": Benchmark("io/reactor on io_uring beside a bare epoll loop, 50 connections",
+                               run_reactor_uring),
+    "serve": Benchmark("fairway serve beside memcached, 50 connections", run_serve),
+}
