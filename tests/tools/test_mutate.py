@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
@@ -355,6 +356,23 @@ def test_all_items_are_done_once_whoever_is_slow():
     assert sorted(done) == list(range(100))
 
 
+def test_who_has_finished_helps_who_is_slow():
+    others_done = threading.Event()
+    done = []
+    helped = []
+
+    def act(_, item):
+        if item == 0:  # Its worker gets no further until all else is done.
+            helped.append(others_done.wait(timeout=60))
+            return
+        done.append(item)
+        if len(done) == 99:
+            others_done.set()
+
+    schedule.run(list(range(100)), ["a", "b"], act, None)
+    assert helped == [True]
+
+
 def test_an_error_of_one_worker_is_everyones():
     stopped = []
 
@@ -377,7 +395,7 @@ def has_ended(number):
 
 def test_a_hanging_process_is_killed_with_its_children(tmp_path):
     script = "sleep 1000 & echo $! >child; wait"
-    ended = process.run(["sh", "-c", script], tmp_path, limit=0.5)
+    ended = process.run(["sh", "-c", script], tmp_path, limit=3)
     assert ended.timed_out
     child = int((tmp_path / "child").read_text())
     while not has_ended(child):  # A child that lives on runs into the test's time limit.
