@@ -140,6 +140,7 @@ static void fibre_begin(struct fibre *fibre, int self)
 
 static void story_begin(void)
 {
+    memset(&bell, 0xff, sizeof bell);
     fw_doorbell_init(&bell);
     memset(full, 0, sizeof full);
     received = armings = wakes = answers = 0;

@@ -94,6 +94,8 @@ static void test_remove(void **state)
     fw_list_remove(&tasks[1].link); /* The middle, */
     assert_list(&list, "acd");
     assert_false(fw_list_is_linked(&tasks[1].link));
+    assert_null(tasks[1].link.next); /* Points nowhere, as the header says. */
+    assert_null(tasks[1].link.previous);
     fw_list_remove(&tasks[0].link); /* the first, */
     assert_list(&list, "cd");
     fw_list_remove(&tasks[3].link); /* the last, */

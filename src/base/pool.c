@@ -109,8 +109,6 @@ void fw_pool_fini(struct fw_pool *pool)
         free(slab);
     }
     pool->limit_count = 0; /* A later alloc() finds no room. */
-    pool->free_first = NULL;
-    pool->fresh_count = 0;
 }
 
 static bool pool_grow(struct fw_pool *pool)

@@ -12,10 +12,10 @@
  * messages moves between the cores: one cache line for every eight of them. A short answer is a
  * true one: the ring really was full, or empty, at that moment.
  *
- * Why not two shared counts, each side with a copy of the other's: that was measured too
- * (spsc_bench.c, two cores). Every batch then moves a line for the count besides those of the
- * messages, and needs it first. Batches of 32 cost 1.5 times as much, batches of four 2.5 times,
- * and a lone message takes 1.5 times as long to the other core and back.
+ * Why not two shared counts, each side with a copy of the other's: that was measured too, with what
+ * spsc_bench.c does. Every batch then moves a line for the count besides those of the messages, and
+ * needs it first. Batches of 32 cost their sender 1.7 times as much, batches of four 1.6 times, and
+ * a lone message takes 1.7 times as long to the other core and back.
  *
  * Ownership: the ring owns its slots, never the messages. A message is the sender's until push()
  * has counted it, and the receiver's once pop() returns it; in between nobody may touch it.

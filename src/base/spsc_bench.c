@@ -38,18 +38,43 @@ static void spin(uint32_t *spins)
     }
 }
 
-/* Runs `consume(&work)` on another thread and `produce(&work)` on this one. */
+static cpu_set_t cores; /* That we may use. */
+
+/* Keeps the calling thread off the other's cores, if there are two. */
+static void pin(bool odd)
+{
+    cpu_set_t half;
+    CPU_ZERO(&half);
+    for (size_t core = odd; core < CPU_SETSIZE; core += 2) {
+        if (CPU_ISSET(core, &cores)) {
+            CPU_SET(core, &half);
+        }
+    }
+    (void)sched_setaffinity(0, sizeof half, &half);
+}
+
+/* What `produce` does on this thread and `consume` on another. */
 struct work {
-    uint64_t count;
+    void (*produce)(const struct work *work);
+    void (*consume)(const struct work *work);
     const struct queue *queue; /* Of the first benchmark. */
+    uint64_t count;
 };
 
-static void run_both(void (*produce)(void *work), void (*consume)(void *work), struct work work)
+static void consumer_run(void *argument)
+{
+    const struct work *work = argument;
+    pin(true);
+    work->consume(work);
+}
+
+static void work_run(struct work work)
 {
     struct fw_thread consumer;
-    int rc = fw_thread_create(&consumer, "consumer", consume, &work);
+    int rc = fw_thread_create(&consumer, "consumer", consumer_run, &work);
     FW_ASSERT(rc == 0);
-    produce(&work);
+    pin(false);
+    work.produce(&work);
     fw_thread_join(&consumer);
 }
 
@@ -102,9 +127,8 @@ static uint32_t locked_pop(void *messages[], uint32_t count_max)
     return count;
 }
 
-static void batch_produce(void *argument)
+static void batch_produce(const struct work *work)
 {
-    const struct work *work = argument;
     void *batch[BATCH];
     for (int i = 0; i < BATCH; i++) {
         batch[i] = &message;
@@ -119,9 +143,8 @@ static void batch_produce(void *argument)
     }
 }
 
-static void batch_consume(void *argument)
+static void batch_consume(const struct work *work)
 {
-    const struct work *work = argument;
     void *batch[BATCH];
     uint32_t spins = 0;
     for (uint64_t left = work->count; left > 0;) {
@@ -135,7 +158,7 @@ static void batch_consume(void *argument)
 
 static void batch_run(void *state, uint64_t count)
 {
-    run_both(batch_produce, batch_consume, (struct work){.count = count, .queue = state});
+    work_run((struct work){batch_produce, batch_consume, state, count});
 }
 
 /* One message at a time, there and back. */
@@ -156,18 +179,16 @@ static void await(struct fw_spsc *ring)
     }
 }
 
-static void trip_produce(void *argument)
+static void trip_produce(const struct work *work)
 {
-    const struct work *work = argument;
     for (uint64_t i = 0; i < work->count; i++) {
         pass(&there);
         await(&back);
     }
 }
 
-static void trip_consume(void *argument)
+static void trip_consume(const struct work *work)
 {
-    const struct work *work = argument;
     for (uint64_t i = 0; i < work->count; i++) {
         await(&there);
         pass(&back);
@@ -177,7 +198,7 @@ static void trip_consume(void *argument)
 static void trip_run(void *state, uint64_t count)
 {
     (void)state;
-    run_both(trip_produce, trip_consume, (struct work){.count = count});
+    work_run((struct work){trip_produce, trip_consume, NULL, count});
 }
 
 /* One word that two threads make odd and even in turn. */
@@ -195,17 +216,15 @@ static void word_step(bool odd)
     atomic_store_explicit(&word, seen + 1, memory_order_release);
 }
 
-static void word_produce(void *argument)
+static void word_produce(const struct work *work)
 {
-    const struct work *work = argument;
     for (uint64_t i = 0; i < work->count; i++) {
         word_step(false);
     }
 }
 
-static void word_consume(void *argument)
+static void word_consume(const struct work *work)
 {
-    const struct work *work = argument;
     for (uint64_t i = 0; i < work->count; i++) {
         word_step(true);
     }
@@ -214,11 +233,12 @@ static void word_consume(void *argument)
 static void word_run(void *state, uint64_t count)
 {
     (void)state;
-    run_both(word_produce, word_consume, (struct work){.count = count});
+    work_run((struct work){word_produce, word_consume, NULL, count});
 }
 
 int main(int argc, char **argv)
 {
+    (void)sched_getaffinity(0, sizeof cores, &cores);
     fw_mutex_init(&locked.lock, FW_RANK_MPSC_PUSH);
     if (fw_spsc_init(&there, CAPACITY) != 0 || fw_spsc_init(&back, CAPACITY) != 0) {
         (void)fprintf(stderr, "no memory for two rings of %d messages\n", CAPACITY);
