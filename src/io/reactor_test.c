@@ -387,7 +387,7 @@ static void test_fairness(void **state)
 }
 
 /* A long message that is sent in vectors of three pieces, whatever part is left. */
-enum { MESSAGE_SIZE = 4 << 20, SEND_BUFFER = 1 << 16 };
+enum { MESSAGE_SIZE = 32 << 20, SEND_BUFFER = 1 << 16 }; /* More than buffers grow to. */
 static uint8_t message[MESSAGE_SIZE];
 static size_t message_sent;
 static int message_waits; /* How often a send was answered with -EINPROGRESS. */
