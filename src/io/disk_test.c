@@ -34,6 +34,7 @@
 #include "io/disk_backend.h"
 #include "io/disk_file.h"
 #include "io/random.h"
+#include "io/reactor.h"
 #include "support/fail_memory.h"
 #include "support/skip.h"
 
@@ -286,6 +287,66 @@ static void test_descriptor(void **state)
         }
         (void)fw_disk_poll(disk); /* The signal may come behind its operation. */
     }
+    disk_close();
+}
+
+/* Behind a reactor: operations that start the next one, until all are done. */
+enum { REACTOR_ROUNDS = 200 };
+
+static struct fw_watch watch;
+static bool watch_is_closed;
+
+static void on_watch(struct fw_watch *ready)
+{
+    assert_ptr_equal(ready, &watch);
+    (void)fw_disk_poll(disk);
+}
+
+static void on_watch_closed(struct fw_watch *closed)
+{
+    assert_ptr_equal(closed, &watch);
+    watch_is_closed = true;
+}
+
+static void on_reactor_done(struct fw_disk_op *op)
+{
+    struct counted *counted = FW_CONTAINER_OF(op, struct counted, op);
+    assert_int_equal(op->result, 0);
+    counted->done++;
+    ++*counted->sum;
+    if (counted->done < REACTOR_ROUNDS) {
+        op->kind = op->kind == FW_DISK_READ ? FW_DISK_WRITE : FW_DISK_READ;
+        assert_int_equal(fw_disk_start(disk, op), -EINPROGRESS);
+    }
+}
+
+static void test_reactor(void **state)
+{
+    struct fw_reactor *reactor;
+    struct counted counted[4] = {0};
+    uint64_t sum = 0;
+    disk_open(*state, path, FW_DISK_CREATE);
+    assert_int_equal(fw_reactor_create(&reactor, &reason), 0);
+    int rc = fw_watch_open(&watch, reactor, fw_disk_fd(disk), on_watch, on_watch_closed);
+    assert_int_equal(rc, 0);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(counted); i++) {
+        counted[i].sum = &sum;
+        counted[i].op = (struct fw_disk_op){.kind = FW_DISK_READ,
+                                            .into = buffer + i * SECTOR,
+                                            .size = SECTOR,
+                                            .offset = i * SECTOR,
+                                            .done = on_reactor_done};
+        assert_int_equal(fw_disk_start(disk, &counted[i].op), -EINPROGRESS);
+    }
+    while (sum < FW_ARRAY_LENGTH(counted) * REACTOR_ROUNDS) {
+        (void)fw_reactor_poll(reactor, -1); /* Hangs if a signal gets lost. */
+    }
+    watch_is_closed = false;
+    fw_watch_close(&watch);
+    while (!watch_is_closed) {
+        (void)fw_reactor_poll(reactor, 0);
+    }
+    fw_reactor_destroy(reactor);
     disk_close();
 }
 
@@ -773,6 +834,7 @@ int main(void)
         ON_ALL(test_discard),
         ON_BOTH(test_back_pressure),
         ON_BOTH(test_descriptor),
+        ON_BOTH(test_reactor),
         ON_BOTH(test_chain),
         ON_ALL(test_mixed),
         ON_ALL(test_turn_moves),
