@@ -161,7 +161,6 @@ static int uring_dispatch(struct fw_reactor *reactor)
     int ran = 0;
     for (unsigned i = 0; i < uring->answered_count; i++) {
         struct fw_stream *stream = uring->answered[i].stream;
-        uring->answered[i].stream = NULL; /* It may send again, and be closed, from here on. */
         if (stream != NULL) {
             ran += stream_answer(stream, uring->answered[i].result);
         }
@@ -202,7 +201,7 @@ static void uring_forget(struct uring_reactor *uring, const struct fw_stream *st
         if (uring->queued[i].stream == stream) {
             uring->queued[i].stream = NULL;
             io_uring_prep_nop(uring->queued[i].entry); /* Its place remains, to be answered. */
-            io_uring_sqe_set_data64(uring->queued[i].entry, i);
+            io_uring_sqe_set_data64(uring->queued[i].entry, i); /* Older liburings clear it. */
         }
     }
     for (unsigned i = 0; i < uring->answered_count; i++) {
