@@ -11,7 +11,7 @@
  * readiness; the latency of a request therefore goes from the moment its batch was composed to the
  * moment its reply was taken from the socket.
  *
- * A reply that is wrong, a connection that ends, a server that stays silent for SILENCE_MAX: there
+ * A reply that is wrong, a connection that ends, a server that is silent for half a minute: there
  * is no way to go on, so these say what happened on standard error and end the process with 1.
  */
 #pragma once

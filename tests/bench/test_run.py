@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from suite import measure
+from suite import Unavailable, measure, servers
 
 
 def bench_run(source, build, *arguments):
@@ -104,7 +104,8 @@ def processes_of_session(session):
 @pytest.mark.needs("memcached")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(source, build, number):
-    """Ended while servers are up. After SIGKILL it is the kernel that ends them, a moment later."""
+    """Ended while servers are up. Whatever bench/run cannot end any more, all of them after SIGKILL,
+    the kernel ends, which may be a moment after bench/run itself is gone."""
     process = subprocess.Popen(
         [source / "bench" / "run", "--build", build, "reactor", "--runs", "100", "--quick"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
@@ -115,12 +116,31 @@ def test_nothing_is_left_behind(source, build, number):
         assert len(processes_of_session(process.pid)) > 1
         process.send_signal(number)
     assert process.returncode != 0
-    deadline = time.monotonic() + (30 if number == signal.SIGKILL else 0)
+    deadline = time.monotonic() + 30
     while (left := processes_of_session(process.pid)) and time.monotonic() < deadline:
         pass
     for survivor in left:
         os.kill(survivor, signal.SIGKILL)
     assert left == []
+
+
+@pytest.mark.parametrize("failure", [None, RuntimeError, KeyboardInterrupt])
+def test_a_server_ends_with_its_block(context, failure):
+    with contextlib.suppress(RuntimeError, KeyboardInterrupt):
+        with servers.running(servers.bare_loop, context) as server:
+            assert server.process.poll() is None
+            if failure is not None:
+                raise failure
+    assert server.process.poll() is not None
+
+
+def test_a_server_that_does_not_start(context):
+    def command(_context, port):
+        return ["sh", "-c", f"echo no room on {port} >&2; exit 3"]
+
+    with pytest.raises(Unavailable, match="no room on"):
+        with servers.running(command, context):
+            pytest.fail("it did not start")
 
 
 def test_summary_is_the_harness_s():
