@@ -110,7 +110,7 @@ static int parse_local(const char *name, struct address_list *list, struct fw_re
     return 0;
 }
 
-/* Copies [begin, end) if it fits. */
+/* Copies [begin, end) into the zeroed host, if it fits. */
 static bool parts_set_host(struct address_parts *parts, const char *begin, const char *end)
 {
     size_t length = (size_t)(end - begin);
@@ -118,7 +118,6 @@ static bool parts_set_host(struct address_parts *parts, const char *begin, const
         return false;
     }
     memcpy(parts->host, begin, length);
-    parts->host[length] = '\0';
     return true;
 }
 

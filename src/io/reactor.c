@@ -228,10 +228,9 @@ int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns)
     return ran;
 }
 
-static void source_init(struct fw_source *source, struct fw_reactor *reactor,
-                        enum fw_source_kind kind)
+static struct fw_source source_make(struct fw_reactor *reactor, enum fw_source_kind kind)
 {
-    *source = (struct fw_source){.reactor = reactor, .fd = -1, .kind = (uint8_t)kind};
+    return (struct fw_source){.reactor = reactor, .kind = (uint8_t)kind};
 }
 
 static void source_close(struct fw_source *source)
@@ -252,8 +251,8 @@ int fw_listener_open(struct fw_listener *listener, struct fw_reactor *reactor,
                      const struct fw_listener_events *events, struct fw_reason *reason)
 {
     bool is_outermost = turn_enter(reactor);
-    source_init(&listener->source, reactor, FW_SOURCE_LISTENER);
-    listener->events = events;
+    *listener =
+        (struct fw_listener){.source = source_make(reactor, FW_SOURCE_LISTENER), .events = events};
     int rc = reactor->backend->listener_open(listener, address, options, reason);
     reactor->source_count += rc == 0;
     turn_leave(reactor, is_outermost);
@@ -296,22 +295,17 @@ void fw_listener_refuse(struct fw_listener *listener, int fd, const struct iovec
     listener->source.reactor->backend->refuse(fd, words);
 }
 
-static void stream_init(struct fw_stream *stream, struct fw_reactor *reactor,
-                        const struct fw_stream_events *events)
+static struct fw_stream stream_make(struct fw_reactor *reactor,
+                                    const struct fw_stream_events *events)
 {
-    source_init(&stream->source, reactor, FW_SOURCE_STREAM);
-    stream->events = events;
-    stream->receive_buffer = NULL;
-    stream->receive_size = 0;
-    stream->send_vector = NULL;
-    stream->send_count = 0;
+    return (struct fw_stream){.source = source_make(reactor, FW_SOURCE_STREAM), .events = events};
 }
 
 int fw_stream_open(struct fw_stream *stream, struct fw_reactor *reactor, int fd,
                    const struct fw_stream_events *events)
 {
     bool is_outermost = turn_enter(reactor);
-    stream_init(stream, reactor, events);
+    *stream = stream_make(reactor, events);
     int rc = reactor->backend->stream_open(stream, fd);
     reactor->source_count += rc == 0;
     turn_leave(reactor, is_outermost);
@@ -322,7 +316,7 @@ int fw_stream_connect(struct fw_stream *stream, struct fw_reactor *reactor,
                       const struct fw_address *address, const struct fw_stream_events *events)
 {
     bool is_outermost = turn_enter(reactor);
-    stream_init(stream, reactor, events);
+    *stream = stream_make(reactor, events);
     int rc = reactor->backend->connect(stream, address);
     if (rc == -EINPROGRESS) {
         fw_source_set(&stream->source, FW_SOURCE_CONNECTING);
@@ -413,9 +407,8 @@ int fw_watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
                   void (*ready)(struct fw_watch *watch), void (*closed)(struct fw_watch *watch))
 {
     bool is_outermost = turn_enter(reactor);
-    source_init(&watch->source, reactor, FW_SOURCE_WATCH);
-    watch->ready = ready;
-    watch->closed = closed;
+    *watch = (struct fw_watch){
+        .source = source_make(reactor, FW_SOURCE_WATCH), .ready = ready, .closed = closed};
     int rc = reactor->backend->watch_open(watch, fd);
     reactor->source_count += rc == 0;
     turn_leave(reactor, is_outermost);

@@ -87,9 +87,10 @@ struct fw_stream {
 struct fw_listener_events {
     /*
      * A new connection: `fd` is the owner's now, non-blocking and close-on-exec; it is given to
-     * fw_stream_open() or to fw_listener_refuse(). A negative `fd` is an error of accept();
-     * for want of resources (-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS) the listener has paused itself
-     * and goes on at fw_listener_resume(), best called when a connection was closed.
+     * fw_stream_open() or to fw_listener_refuse(). A negative `fd` is an error of accept(). Unless
+     * it concerned that one connection only (-ECONNABORTED and the like), above all for want of
+     * resources (-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS), the listener has paused itself and goes on
+     * at fw_listener_resume(), best called when a connection was closed.
      */
     void (*accepted)(struct fw_listener *listener, int fd);
     void (*closed)(struct fw_listener *listener);
@@ -205,7 +206,8 @@ FW_MUST_CHECK ssize_t fw_stream_send(struct fw_stream *stream, const struct iove
 /* No more will be sent, and no send is under way; the peer reads the end after what was sent. */
 void fw_stream_shutdown(struct fw_stream *stream);
 
-/* Ends the connection. Operations under way are forgotten; `closed` follows from a later poll. */
+/* Ends the connection. Operations under way are forgotten; `closed` follows at the end of a poll.
+ */
 void fw_stream_close(struct fw_stream *stream);
 
 /*

@@ -45,20 +45,19 @@ static const uint32_t MEANS_UNSURE = EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR
 static const uint32_t MEANS_READABLE = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 static const uint32_t MEANS_WRITABLE = EPOLLOUT | EPOLLHUP | EPOLLERR;
 
-static int source_control(struct fw_source *source, int operation, uint32_t events)
+static int source_control(struct fw_source *source, int fd, int operation, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
     int epoll_fd = fw_epoll_of(source->reactor)->epoll_fd;
-    return epoll_ctl(epoll_fd, operation, source->fd, &event) == 0 ? 0 : -errno;
+    return epoll_ctl(epoll_fd, operation, fd, &event) == 0 ? 0 : -errno;
 }
 
 /* On failure the descriptor is still the caller's. */
 static int source_register(struct fw_source *source, int fd, uint32_t events)
 {
-    source->fd = fd;
-    int rc = source_control(source, EPOLL_CTL_ADD, events);
-    if (rc != 0) {
-        source->fd = -1;
+    int rc = source_control(source, fd, EPOLL_CTL_ADD, events);
+    if (rc == 0) {
+        source->fd = fd;
     }
     return rc;
 }
@@ -76,8 +75,7 @@ int fw_epoll_init(struct fw_epoll_reactor *epoll, struct fw_reason *reason)
         rc = fw_reason_errno(reason, -errno, "cannot make a reactor: eventfd()");
         goto fail_eventfd;
     }
-    epoll->wake_source =
-        (struct fw_source){.reactor = &epoll->reactor, .fd = -1, .kind = FW_SOURCE_PRIVATE};
+    epoll->wake_source = (struct fw_source){.reactor = &epoll->reactor, .kind = FW_SOURCE_PRIVATE};
     rc = source_register(&epoll->wake_source, wake_fd, READ_EVENTS);
     if (rc != 0) {
         rc = fw_reason_errno(reason, rc, "cannot make a reactor: epoll_ctl()");
@@ -292,7 +290,7 @@ int fw_epoll_await_room(struct fw_stream *stream)
         return 0;
     }
     /* If there has come room since, the kernel reports it now: no edge is lost. */
-    int rc = source_control(source, EPOLL_CTL_MOD, STREAM_EVENTS | EPOLLOUT);
+    int rc = source_control(source, source->fd, EPOLL_CTL_MOD, STREAM_EVENTS | EPOLLOUT);
     if (rc == 0) {
         fw_source_set(source, FW_EPOLL_WRITE_WATCHED);
     }
@@ -321,12 +319,10 @@ static void stream_remember(struct fw_source *source, uint32_t events)
     fw_source_set(source, FW_SOURCE_READY | unsure);
 }
 
+/* The kernel reports nothing of a socket that is being connected until that has ended. */
 static int stream_connected(struct fw_stream *stream, uint32_t events)
 {
     struct fw_source *source = &stream->source;
-    if ((events & MEANS_WRITABLE) == 0) {
-        return 0;
-    }
     if ((events & MEANS_READABLE) != 0) {
         stream_remember(source, events); /* The peer may have spoken first. */
     }
@@ -441,7 +437,7 @@ void fw_epoll_close(struct fw_source *source)
      * Closing alone would do, unless another process holds the same socket, after a fork() for
      * example: then the kernel would go on reporting events for memory that is no longer a source.
      */
-    int rc = source_control(source, EPOLL_CTL_DEL, 0);
+    int rc = source_control(source, source->fd, EPOLL_CTL_DEL, 0);
     FW_ASSERT(rc == 0 || source->kind == FW_SOURCE_WATCH); /* Whose owner may have closed it. */
     if (source->kind == FW_SOURCE_LISTENER) {
         struct fw_listener *listener = fw_listener_of(source);
@@ -450,7 +446,6 @@ void fw_epoll_close(struct fw_source *source)
     if (source->kind != FW_SOURCE_WATCH) {
         fw_socket_close(source->fd);
     }
-    source->fd = -1;
     fw_source_release(source);
 }
 

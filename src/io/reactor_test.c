@@ -28,6 +28,7 @@
 #include <cmocka.h>
 
 #include "base/assert.h"
+#include "support/network.h"
 #include "support/reactor_backend.h"
 
 /* One connection and all that was heard of it. */
@@ -41,7 +42,7 @@ struct peer {
     int closed_count;
     ssize_t result;                   /* Of `received`, `sent` or `connected`, the last one. */
     int order;                        /* When the last call-back ran, compared with others'. */
-    void (*react)(struct peer *peer); /* What the test does in all call-backs but `closed`. */
+    void (*react)(struct peer *peer); /* What the test does in each call-back. */
     char buffer[64];
 };
 
@@ -133,7 +134,7 @@ static void peer_closed(struct fw_stream *stream)
     struct peer *peer = FW_CONTAINER_OF(stream, struct peer, stream);
     callback_enter(peer);
     peer->closed_count++;
-    is_inside_callback = false;
+    callback_leave(peer);
 }
 
 static const struct fw_stream_events peer_events = {
@@ -220,7 +221,9 @@ static void react_receive_and_wait(struct peer *peer)
 
 static void react_close(struct peer *peer)
 {
-    fw_stream_close(&peer->stream);
+    if (peer->closed_count == 0) {
+        fw_stream_close(&peer->stream);
+    }
 }
 
 static int setup_reactor(void **state)
@@ -330,6 +333,20 @@ static void test_exact_receive(void **state)
     other_send(&peer, "e");
     poll_until(&peer.received_count, 1);
     assert_int_equal(peer.result, 1);
+
+    other_send(&peer, "fgh"); /* But one byte less than asked for is proof enough. */
+    assert_quiet();
+    assert_int_equal(fw_stream_receive(&peer.stream, peer.buffer, 4), 3);
+    fw_stream_wait(&peer.stream);
+    assert_quiet();
+    fw_stream_wait_cancel(&peer.stream);
+
+    other_send(&peer, "ijkl");
+    assert_quiet();
+    assert_int_equal(fw_stream_receive(&peer.stream, peer.buffer, 4), 4);
+    other_close(&peer); /* Not polled since, so only the receives can tell; each of them does. */
+    assert_int_equal(peer_receive(&peer), 0);
+    assert_int_equal(peer_receive(&peer), 0);
     peer_close(&peer);
 }
 
@@ -663,6 +680,31 @@ static void test_close_forgets_operations(void **state)
     assert_quiet();
 }
 
+static struct peer *close_next;
+
+static void react_close_next(struct peer *peer)
+{
+    (void)peer;
+    fw_stream_close(&close_next->stream);
+}
+
+static void test_close_in_closed(void **state)
+{
+    (void)state;
+    struct peer first, second;
+    peer_open(&first, AF_UNIX);
+    peer_open(&second, AF_UNIX);
+    first.react = react_close_next;
+    close_next = &second;
+    fw_stream_close(&first.stream);
+    assert_int_equal(poll_once(-1), 1); /* What is closed meanwhile waits for the next poll, */
+    assert_int_equal(first.closed_count, 1);
+    assert_int_equal(poll_once(-1), 1); /* which does not wait for anything. */
+    assert_int_equal(second.closed_count, 1);
+    other_close(&first);
+    other_close(&second);
+}
+
 enum { BATCH = 8 };
 static struct peer *batch[BATCH];
 static int batch_readable_count;
@@ -720,44 +762,53 @@ static void test_close_others_in_batch(void **state)
     assert_quiet();
 }
 
+static void check_connect(const char *text)
+{
+    const struct fw_listener_options options = {.backlog = 1};
+    struct peer peer = {.other = -1};
+    struct fw_address address;
+    struct fw_socket_file file;
+    assert_int_equal(fw_address_parse(text, 0, 0, &address, 1, NULL), 1);
+    int listener = fw_socket_listen(&address, &options, &address, &file, NULL);
+    assert_true(listener >= 0);
+    int rc = fw_stream_connect(&peer.stream, reactor, &address, &peer_events);
+    assert_int_equal(rc, -EINPROGRESS);
+    wait_for(listener, POLLIN);
+    peer.other = fw_socket_accept(listener);
+    other_send(&peer, "welcome"); /* May come with the same event. */
+    poll_until(&peer.connected_count, 1);
+    assert_int_equal(peer.result, 0);
+    fw_stream_wait(&peer.stream);
+    poll_until(&peer.readable_count, 1);
+    assert_int_equal(peer_receive(&peer), 7);
+    peer_close(&peer);
+
+    peer = (struct peer){.other = -1}; /* Closed while it is being connected. */
+    rc = fw_stream_connect(&peer.stream, reactor, &address, &peer_events);
+    assert_int_equal(rc, -EINPROGRESS);
+    peer_close(&peer);
+    assert_int_equal(peer.connected_count, 0);
+    fw_socket_close(listener);
+
+    peer = (struct peer){.other = -1, .react = react_close}; /* Now nobody listens. */
+    rc = fw_stream_connect(&peer.stream, reactor, &address, &peer_events);
+    assert_int_equal(rc, -EINPROGRESS);
+    poll_until(&peer.closed_count, 1);
+    assert_int_equal(peer.connected_count, 1);
+    assert_int_equal(peer.result, -ECONNREFUSED);
+}
+
 static void test_connect(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"127.0.0.1:0", "[::1]:0"};
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(texts); i++) {
-        const struct fw_listener_options options = {.backlog = 1};
-        struct peer peer = {.other = -1};
-        struct fw_address address;
-        struct fw_socket_file file;
-        assert_int_equal(fw_address_parse(texts[i], 0, 0, &address, 1, NULL), 1);
-        int listener = fw_socket_listen(&address, &options, &address, &file, NULL);
-        assert_true(listener >= 0);
-        int rc = fw_stream_connect(&peer.stream, reactor, &address, &peer_events);
-        assert_int_equal(rc, -EINPROGRESS);
-        wait_for(listener, POLLIN);
-        peer.other = fw_socket_accept(listener);
-        other_send(&peer, "welcome"); /* May come with the same event. */
-        poll_until(&peer.connected_count, 1);
-        assert_int_equal(peer.result, 0);
-        fw_stream_wait(&peer.stream);
-        poll_until(&peer.readable_count, 1);
-        assert_int_equal(peer_receive(&peer), 7);
-        peer_close(&peer);
+    check_connect("127.0.0.1:0");
+}
 
-        assert_int_equal(fw_stream_connect(&peer.stream, reactor, &address, &peer_events),
-                         -EINPROGRESS);
-        peer.closed_count = 0;
-        peer_close(&peer); /* While it is being connected. */
-        assert_int_equal(peer.connected_count, 1);
-        fw_socket_close(listener);
-
-        peer = (struct peer){.other = -1, .react = react_close};
-        assert_int_equal(fw_stream_connect(&peer.stream, reactor, &address, &peer_events),
-                         -EINPROGRESS);
-        poll_until(&peer.closed_count, 1);
-        assert_int_equal(peer.connected_count, 1);
-        assert_int_equal(peer.result, -ECONNREFUSED);
-    }
+static void test_connect_ipv6(void **state)
+{
+    (void)state;
+    fw_test_need_ipv6();
+    check_connect("[::1]:0");
 }
 
 static void test_connect_local(void **state)
@@ -785,10 +836,17 @@ static void test_connect_local(void **state)
     fw_socket_close(listener);
 }
 
+/* From a turn that comes from memory, so that no event is being handled. */
 static void react_poll(struct peer *peer)
 {
     (void)peer;
     expect_assert_failure((void)fw_reactor_poll(reactor, 0));
+}
+
+/* The last source is gone, but the poll that says so is not over. */
+static void react_destroy(struct peer *peer)
+{
+    (void)peer;
     expect_assert_failure(fw_reactor_destroy(reactor));
 }
 
@@ -817,14 +875,19 @@ static void test_misuse(void **state)
     expect_assert_failure((void)!fw_stream_send(&peer.stream, &piece, 1)); /* Two sends. */
     expect_assert_failure(fw_stream_shutdown(&peer.stream));
 
-    peer.react = react_poll;
     other_send(&peer, "abc");
     poll_until(&peer.received_count, 1);
+    other_send(&peer, "abc");
+    assert_quiet();
+    peer.react = react_poll;
+    fw_stream_wait(&peer.stream);
+    poll_until(&peer.readable_count, 1);
     fw_stream_close(&peer.stream);
     expect_assert_failure(fw_stream_close(&peer.stream));
     expect_assert_failure(fw_stream_wait(&peer.stream));
     expect_assert_failure((void)!peer_receive(&peer));
     expect_assert_failure(fw_reactor_destroy(reactor)); /* Before `closed` was called. */
+    peer.react = react_destroy;
     poll_until(&peer.closed_count, 1);
     other_close(&peer);
 }
@@ -848,8 +911,10 @@ int main(void)
         WITH_REACTOR(test_urgent_data),
         WITH_REACTOR(test_close_in_own_callback),
         WITH_REACTOR(test_close_forgets_operations),
+        WITH_REACTOR(test_close_in_closed),
         WITH_REACTOR(test_close_others_in_batch),
         WITH_REACTOR(test_connect),
+        WITH_REACTOR(test_connect_ipv6),
         WITH_REACTOR(test_connect_local),
         WITH_REACTOR(test_misuse),
     };

@@ -68,8 +68,8 @@ static int listen_refuse(const struct fw_address *address, int error, struct fw_
 }
 
 /*
- * Whether the file at `address` is the rest of a dead server: 0, or -EADDRINUSE if a socket is
- * bound to it or it cannot be found out, or -ENOENT if it has gone meanwhile.
+ * Whether the file at `address` is the rest of a dead server, or has gone meanwhile: 0. Otherwise
+ * -EADDRINUSE if a socket is bound to it, or why that cannot be found out.
  */
 static int local_is_dead(const struct fw_address *address)
 {
@@ -79,21 +79,26 @@ static int local_is_dead(const struct fw_address *address)
     }
     int error = connect(probe, &address->any, address->length) == 0 ? 0 : errno;
     fw_socket_close(probe);
-    return error == ECONNREFUSED ? 0 : error == ENOENT ? -ENOENT : -EADDRINUSE;
+    switch (error) {
+    case ECONNREFUSED:
+    case ENOENT:
+        return 0;
+    case 0: /* Of all things a datagram socket. */
+    case EPROTOTYPE:
+        return -EADDRINUSE;
+    default:
+        return -error;
+    }
 }
 
 /* Removes a dead server's file. Two who do this at once would remove each other's new ones. */
 static int local_remove_dead(const struct fw_address *address)
 {
-    const char *path = fw_address_path(address);
     int rc = local_is_dead(address);
-    if (rc == -ENOENT) {
-        return 0; /* Another server has just ended in order. */
-    }
     if (rc != 0) {
         return rc;
     }
-    return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+    return unlink(fw_address_path(address)) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
 static int local_bind(int fd, const struct fw_address *address)
@@ -278,11 +283,11 @@ int fw_socket_connect(const struct fw_address *address, int *fd)
     if (rc == 0) {
         rc = connect(made, &address->any, address->length) == 0 ? 0 : -errno;
     }
-    if (rc != 0 && rc != -EINPROGRESS) {
+    if (rc == 0 || rc == -EINPROGRESS) {
+        *fd = made;
+    } else {
         fw_socket_close(made);
-        return rc;
     }
-    *fd = made;
     return rc;
 }
 

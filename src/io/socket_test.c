@@ -3,7 +3,8 @@
  * Goal: listening sockets get their options, and UNIX sockets' files their mode; a dead server's
  * file is replaced and nothing else is; every refusal says what to do.
  * Method: real sockets on loopback and in a folder of the test's own. A dead server is one whose
- * socket was closed without removing its file.
+ * socket was closed without removing its file. Calls that fail only on broken machines are wrapped
+ * by the linker and told to fail.
  */
 #include "io/socket.h"
 
@@ -19,12 +20,42 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/assert.h"
+#include "support/network.h"
+
+int __real_chmod(const char *name, mode_t mode);
+int __wrap_chmod(const char *name, mode_t mode);
+int __real_listen(int fd, int backlog);
+int __wrap_listen(int fd, int backlog);
+
+/* What the next calls fail with; 0: they do not. */
+static int chmod_error;
+static int listen_error;
+
+static int chmod_count;
+
+/* Sees the file in its first moments, when it may not be more open than it is going to be. */
+int __wrap_chmod(const char *name, mode_t mode)
+{
+    struct stat found;
+    assert_int_equal(lstat(name, &found), 0);
+    assert_int_equal(found.st_mode & 0777 & ~mode, 0);
+    chmod_count++;
+    errno = chmod_error;
+    return chmod_error != 0 ? -1 : __real_chmod(name, mode);
+}
+
+int __wrap_listen(int fd, int backlog)
+{
+    errno = listen_error;
+    return listen_error != 0 ? -1 : __real_listen(fd, backlog);
+}
 
 static char folder[64];
 static char path[80];
@@ -67,6 +98,13 @@ static int option_of(int fd, int level, int option)
     socklen_t length = sizeof value;
     assert_int_equal(getsockopt(fd, level, option, &value, &length), 0);
     return value;
+}
+
+static int descriptor_next(void)
+{
+    int fd = dup(0);
+    assert_int_equal(close(fd), 0);
+    return fd;
 }
 
 /* Blocks until `fd` is ready, without end: a test that waits for ever is ended by its runner. */
@@ -142,12 +180,19 @@ static void test_tcp(void **state)
 {
     (void)state;
     check_tcp("127.0.0.1:0", false);
+}
+
+static void test_tcp_ipv6(void **state)
+{
+    (void)state;
+    fw_test_need_ipv6();
     check_tcp("[::1]:0", true);
 }
 
 static void test_both_families_share_a_port(void **state)
 {
     (void)state;
+    fw_test_need_ipv6();
     struct fw_address wild = address_of("[::]:0");
     struct fw_address bound;
     struct fw_socket_file file;
@@ -194,7 +239,7 @@ static void test_permissions(void **state)
     struct fw_address port_1 = address_of("127.0.0.1:1");
     struct fw_address bound;
     struct fw_socket_file file;
-    assert_int_equal(chmod(folder, 0500), 0);
+    assert_int_equal(__real_chmod(folder, 0500), 0);
     if (is_root) {
         assert_int_equal(seteuid(NOBODY), 0);
     }
@@ -216,6 +261,78 @@ static void test_permissions(void **state)
     }
 }
 
+/* As somebody who may not touch the dead file: without its permissions, without its folder's. */
+static void check_dead_file_of_others(mode_t file_mode)
+{
+    enum { NOBODY = 65534 };
+    struct fw_address bound;
+    struct fw_socket_file file;
+    int fd = listen_on(&local_address, &bound, &file);
+    fw_socket_close(fd);
+    assert_int_equal(__real_chmod(path, file_mode), 0);
+    assert_int_equal(__real_chmod(folder, 0555), 0);
+    int next = descriptor_next();
+    assert_int_equal(seteuid(NOBODY), 0);
+    int rc = listen_on(&local_address, &bound, &file);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(rc, -EACCES);
+    assert_reason("no permission to make this file");
+    assert_int_equal(descriptor_next(), next);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void test_dead_file_of_others(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        fw_test_skip("root", "only root can act as somebody else");
+    }
+    check_dead_file_of_others(0600);
+    check_dead_file_of_others(0666);
+}
+
+/* The file is made and then cannot get its mode, or be listened on: it is removed again. */
+static void test_late_failures(void **state)
+{
+    (void)state;
+    struct fw_address bound;
+    struct fw_socket_file file;
+    int next = descriptor_next();
+    mode_t before = umask(0777);
+    chmod_error = EIO;
+    int rc = listen_on(&local_address, &bound, &file);
+    (void)umask(before);
+    chmod_error = 0;
+    assert_int_equal(rc, -EIO);
+    assert_reason("Input/output error");
+    assert_int_equal(access(path, F_OK), -1);
+
+    listen_error = EADDRINUSE; /* As two sockets bound to one port get it. */
+    assert_refused(&local_address, -EADDRINUSE, "a server is running on it");
+    listen_error = 0;
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(descriptor_next(), next);
+}
+
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    struct fw_address address = address_of("127.0.0.1:0");
+    struct fw_address bound;
+    struct fw_socket_file file;
+    int client;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit limit = {.rlim_cur = (rlim_t)descriptor_next(), .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    int listen_rc = listen_on(&address, &bound, &file);
+    int connect_rc = fw_socket_connect(&address, &client);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(listen_rc, -EMFILE);
+    assert_reason("raise the limit on open files");
+    assert_int_equal(connect_rc, -EMFILE);
+}
+
 static void test_mode(void **state)
 {
     (void)state;
@@ -227,12 +344,15 @@ static void test_mode(void **state)
         struct fw_address bound;
         struct fw_socket_file file;
         struct stat found;
-        mode_t before = umask(umasks[i / FW_ARRAY_LENGTH(modes)]);
+        mode_t mask = umasks[i / FW_ARRAY_LENGTH(modes)];
+        mode_t before = umask(mask);
+        chmod_count = 0;
         int fd = fw_socket_listen(&local_address, &wanted, &bound, &file, &reason);
         (void)umask(before);
         assert_true(fd >= 0);
         assert_int_equal(lstat(path, &found), 0);
         assert_int_equal(found.st_mode, S_IFSOCK | mode);
+        assert_int_equal(chmod_count, (mode & mask) != 0); /* Right from the start, if it can be. */
         fw_socket_unlink(&bound, &file);
         assert_int_equal(lstat(path, &found), -1);
         fw_socket_close(fd);
@@ -279,6 +399,14 @@ static void test_living_file(void **state)
     assert_refused(&local_address, -EADDRINUSE, "a server is running on it");
     assert_int_equal(access(path, F_OK), 0);
     fw_socket_close(fd);
+    assert_int_equal(unlink(path), 0);
+
+    /* Nor one of another kind. */
+    fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    assert_int_equal(bind(fd, &local_address.any, local_address.length), 0);
+    assert_refused(&local_address, -EADDRINUSE, "a server is running on it");
+    assert_int_equal(access(path, F_OK), 0);
+    fw_socket_close(fd);
 }
 
 static void test_other_files(void **state)
@@ -303,7 +431,9 @@ static void test_locked_folder(void **state)
     fw_socket_close(fd); /* Leaves a dead file. */
     int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(lock, LOCK_EX), 0);
+    int next = descriptor_next();
     assert_refused(&local_address, -EADDRINUSE, "locked its folder");
+    assert_int_equal(descriptor_next(), next);
     assert_int_equal(access(path, F_OK), 0);
     (void)close(lock);
 
@@ -405,9 +535,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_tcp_ipv6),
         cmocka_unit_test(test_both_families_share_a_port),
         WITH_FOLDER(test_refusals),
         WITH_FOLDER(test_permissions),
+        WITH_FOLDER(test_dead_file_of_others),
+        WITH_FOLDER(test_late_failures),
+        cmocka_unit_test(test_no_descriptors),
         WITH_FOLDER(test_mode),
         WITH_FOLDER(test_dead_file),
         WITH_FOLDER(test_living_file),
