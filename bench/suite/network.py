@@ -9,7 +9,6 @@ layout of memory does not decide the whole benchmark.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import subprocess
 
@@ -86,6 +85,12 @@ def cpu_ns(reports):
     return [report["server_cpu_ns_per_request"] for report in reports]
 
 
+def idle_share(report):
+    """Of the time of the run: the server neither ran nor waited for its processor. One thread."""
+    busy_ns = report["server_cpu_ns_per_request"] + report["server_wait_ns_per_request"]
+    return max(0.0, 1 - busy_ns * report["requests_per_second"] / 1e9)
+
+
 def details(reports):
     """What else is worth knowing about one side's runs under one load: medians."""
     def middle(read):
@@ -95,9 +100,12 @@ def details(reports):
         "requests_per_second": middle(lambda report: report["requests_per_second"]),
         "latency_p50_us": middle(lambda report: report["latency_us"]["p50"]),
         "latency_p99_us": middle(lambda report: report["latency_us"]["p99"]),
+        "latency_p99.9_us": middle(lambda report: report["latency_us"]["p99.9"]),
+        "latency_max_us": middle(lambda report: report["latency_us"]["max"]),
         "client_cpu_ns_per_key": middle(lambda report: report["own_cpu_ns_per_key"]),
         "server_wait_share": middle(lambda report: report["server_wait_ns_per_request"]
                                     / report["server_cpu_ns_per_request"]),
+        "server_idle_share": middle(idle_share),
     }
 
 
@@ -123,14 +131,14 @@ def compare_servers(name, reports, ours, peer, loads, bar):
     return parts
 
 
-def run_reactor(name, make_command, context):
+def run_reactor(context):
     """What io/reactor costs beside the least that a loop can do, and whether that least is one."""
     loads = (ONE_IN_FLIGHT, SIXTEEN_IN_FLIGHT)
-    sides = {"reactor_server": make_command, "bare_loop": servers.bare_loop,
+    sides = {"reactor_server": servers.reactor_server, "bare_loop": servers.bare_loop,
              "memcached": servers.memcached}
     reports = measure_rounds(context, sides, loads)
-    parts = compare_servers(name, reports, "reactor_server", "bare_loop", loads, 1.10)
-    result = measure.combine(name, parts)
+    parts = compare_servers("reactor", reports, "reactor_server", "bare_loop", loads, 1.10)
+    result = measure.combine("reactor", parts)
     for load in loads:
         ratios = [bare / peer for bare, peer in zip(cpu_ns(reports["bare_loop"][load]),
                                                     cpu_ns(reports["memcached"][load]),
@@ -143,9 +151,26 @@ def run_reactor(name, make_command, context):
 
 
 def run_reactor_uring(context):
-    """For information: epoll is what a server gets without asking."""
-    return {**run_reactor("reactor-uring", servers.reactor_server_uring, context),
-            "informational": True}
+    """For information: epoll is what a server gets without asking. A second server on epoll stands
+    beside the two; what it differs from the first is what the machine makes of no difference."""
+    loads = (ONE_IN_FLIGHT, SIXTEEN_IN_FLIGHT)
+    sides = {"io_uring": servers.reactor_server_uring, "epoll": servers.reactor_server,
+             "epoll again": servers.reactor_server}
+    reports = measure_rounds(context, sides, loads)
+    parts = compare_servers("reactor-uring", reports, "io_uring", "epoll", loads, 1.0)
+    for part, load in zip(parts, loads, strict=True):
+        control = measure.compare("control", cpu_ns(reports["epoll again"][load]),
+                                  cpu_ns(reports["epoll"][load]), peer="epoll", bar=1.0, unit="")
+        part["control_ratio"], part["control_spread"] = control["ratio"], control["spread"]
+        print(f"  epoll again / epoll {control['ratio']:.3f}, spread {control['spread']:.1%}; at "
+              f"{load.name} in flight:")
+        for side in ("io_uring", "epoll"):
+            found = details(reports[side][load])
+            print(f"  {side:10} p50 {found['latency_p50_us']:.0f} us, p99 "
+                  f"{found['latency_p99_us']:.0f}, p99.9 {found['latency_p99.9_us']:.0f}, max "
+                  f"{found['latency_max_us']:.0f}; {found['requests_per_second']:.0f} requests/s, "
+                  f"server idle {found['server_idle_share']:.0%}")
+    return {**measure.combine("reactor-uring", parts), "informational": True}
 
 
 def run_serve(context):
@@ -159,8 +184,8 @@ def run_serve(context):
 
 BENCHMARKS = {
     "reactor": Benchmark("io/reactor on epoll beside a bare epoll loop, 50 connections",
-                         functools.partial(run_reactor, "reactor", servers.reactor_server)),
-    "reactor-uring": Benchmark("io/reactor on io_uring beside a bare epoll loop, 50 connections",
+                         run_reactor),
+    "reactor-uring": Benchmark("io/reactor on io_uring beside io/reactor on epoll, 50 connections",
                                run_reactor_uring),
     "serve": Benchmark("fairway serve beside memcached, 50 connections", run_serve),
 }

@@ -73,6 +73,20 @@ def test_servers(source, build):
     assert result["bar"] == 1.1
 
 
+@pytest.mark.needs("io-uring")
+def test_uring_beside_epoll(source, build):
+    done = bench_run(source, build, "reactor-uring", "--quick")
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = contract(done.stdout)
+    assert result["peer"] == "epoll" and result["informational"] is True
+    for part in result["parts"]:
+        assert part["control_ratio"] > 0 and part["control_spread"] is not None
+        for side in ("ours", "peers"):
+            latencies = [part[side][f"latency_{name}_us"] for name in ("p50", "p99", "p99.9", "max")]
+            assert latencies == sorted(latencies) and latencies[0] > 0
+            assert 0 <= part[side]["server_idle_share"] < 1
+
+
 def test_unknown_name(source, build):
     done = bench_run(source, build, "nonsense")
     assert done.returncode == 2
