@@ -41,7 +41,7 @@ enum {
     FW_RESPONDER_KEY_MAX = 250,
     FW_RESPONDER_KEYS_MAX = 100, /* In one get. */
     FW_RESPONDER_VALUE_MAX = 64 << 10,
-    FW_RESPONDER_RECEIVE_MAX = 16 << 10, /* At once; larger ones measured no better. */
+    FW_RESPONDER_RECEIVE_MAX = 16 << 10, /* At once. */
 
     /* "VALUE ", the key, flags and length of at most ten digits, spaces and line ends. */
     FW_RESPONDER_ITEM_MAX = FW_RESPONDER_VALUE_MAX + FW_RESPONDER_KEY_MAX + 40,
