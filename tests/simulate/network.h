@@ -65,7 +65,6 @@ struct sim_socket {
     bool listening;
     bool closed;  /* By its owner: nothing more is reported. */
     bool crashed; /* Its node died. */
-    bool refused; /* The connection it asked for. */
     int error;    /* Negative: what every operation answers from now on. */
 
     /* Bytes on their way to this socket: those sent, and of them those that have arrived. */

@@ -30,6 +30,7 @@ enum {
     REPLY_MAX = 1024,
     NODE_SERVER = 1,
     NODE_CLIENTS = 2,
+    NODE_STRANGERS = 3,
     ALARM_TICK_BITS = 10, /* About a microsecond. */
 };
 
@@ -323,10 +324,33 @@ static void server_run(void *argument)
     fw_server_run(server);
 }
 
-/* Cuts the network now and then while clients are left. */
+/*
+ * Clients that ask and ask, read nothing, stop in the middle of a request and then die without a
+ * word: slow readers that become half-open connections, which stay with the server until it stops.
+ */
+static void strangers_come_and_die(void)
+{
+    static char words[] = "get k-0-0\r\nget k-0-1\r\nset k-0-0 0 0 5\r\nhal";
+    struct iovec piece = {.iov_base = words, .iov_len = sizeof words - 1};
+    sim_node_set(NODE_STRANGERS);
+    for (int64_t i = sim_between(1, 4); i > 0; i--) {
+        struct sim_socket *stranger = sim_socket_connect(fw_server_address(server, 0));
+        sim_sleep(2 * sim_weather.delay_max_ns);
+        for (int64_t n = sim_between(0, 20); n > 0; n--) {
+            (void)sim_socket_send(stranger, &piece, 1);
+        }
+    }
+    sim_sleep(sim_between(0, 500) * SIM_MS);
+    sim_network_crash(NODE_STRANGERS);
+}
+
+/* Lets strangers in, and cuts the network now and then while clients are left. */
 static void faults_run(void *argument)
 {
     (void)argument;
+    if (sim_chance(2)) {
+        strangers_come_and_die();
+    }
     uint32_t cuts = (uint32_t)sim_between(0, 4);
     for (uint32_t i = 0; i < cuts && clients_left > 0; i++) {
         sim_sleep(sim_between(1, 2000) * SIM_MS);
