@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/parse.h"
 #include "base/thread.h"
 #include "base/wheel.h"
 #include "io/address.h"
@@ -25,9 +26,9 @@
 
 enum {
     CLIENTS_MAX = 1000,
-    KEYS = 3,             /* Of each client. */
-    VALUE_SIZE_MAX = 600, /* More than one reply buffer's reserve, less than a test's patience. */
-    REPLY_MAX = 1024,
+    KEYS = 3,           /* Of each client. */
+    BATCH_MAX = 5,      /* Requests sent at once. */
+    OVERHEAD_MAX = 128, /* Of a request or a reply beside its value. */
     NODE_SERVER = 1,
     NODE_CLIENTS = 2,
     NODE_STRANGERS = 3,
@@ -39,6 +40,8 @@ enum {
 static struct shape {
     uint32_t clients;
     uint32_t requests; /* Of each client. */
+    uint32_t batch_max;
+    size_t value_max;
     int64_t think_max_ns;
     bool faults;
 } shape;
@@ -48,6 +51,13 @@ struct key {
     uint32_t sent;         /* Version of the last set that was begun. */
 };
 
+/* A request under way, and what its reply may say. */
+struct request {
+    uint32_t key;
+    bool is_set;
+    uint32_t version; /* Of a set: its own. Of a get: the newest that it can meet. */
+};
+
 struct client {
     struct fw_stream stream;
     uint32_t number;
@@ -55,13 +65,15 @@ struct client {
     bool thinking;
     struct fw_timer alarm; /* It has thought, or waited for a reply, long enough. */
     uint32_t done;         /* Requests. */
-    uint32_t key;          /* The one the request is about. */
-    bool is_set;
+    struct request requests[BATCH_MAX];
+    uint32_t request_count;
+    uint32_t answered; /* Of the requests under way. */
     struct key keys[KEYS];
-    char request[VALUE_SIZE_MAX + 64];
+    char *output; /* All requests under way. */
     struct iovec unsent;
-    char reply[REPLY_MAX];
-    size_t reply_length;
+    char *input; /* What has come of their replies. */
+    size_t input_length;
+    size_t input_size;
 };
 
 static struct fw_server *server;
@@ -75,7 +87,7 @@ static size_t value_make(const struct client *client, uint32_t key, uint32_t ver
 {
     char word[48];
     int length = snprintf(word, sizeof word, "<%u/%u/%u>", client->number, key, version);
-    size_t size = (client->number * 7 + version * 131) % VALUE_SIZE_MAX + 1;
+    size_t size = (client->number * 7 + version * 4099) % shape.value_max + 1;
     for (size_t done = 0; done < size; done += (size_t)length) {
         size_t left = size - done;
         memcpy(value + done, word, left < (size_t)length ? left : (size_t)length);
@@ -180,75 +192,125 @@ static void client_sent(struct fw_stream *stream, ssize_t result)
     client_send(client);
 }
 
+/* Writes the next request to `text` and returns its length. */
+static size_t request_make(struct client *client, struct request *request, char *text)
+{
+    request->key = (uint32_t)sim_between(0, KEYS - 1);
+    struct key *key = &client->keys[request->key];
+    request->is_set = key->sent == 0 || sim_chance(3);
+    size_t length;
+    if (request->is_set) {
+        key->sent++;
+        size_t size = value_make(client, request->key, key->sent, text + OVERHEAD_MAX);
+        length = (size_t)snprintf(text, OVERHEAD_MAX, "set k-%u-%u %u 0 %zu\r\n", client->number,
+                                  request->key, key->sent, size);
+        memmove(text + length, text + OVERHEAD_MAX, size);
+        length += size;
+        memcpy(text + length, "\r\n", 2);
+        length += 2;
+    } else {
+        length =
+            (size_t)snprintf(text, OVERHEAD_MAX, "get k-%u-%u\r\n", client->number, request->key);
+    }
+    request->version = key->sent;
+    return length;
+}
+
 static void client_begin(struct client *client)
 {
-    client->key = (uint32_t)sim_between(0, KEYS - 1);
-    struct key *key = &client->keys[client->key];
-    client->is_set = key->sent == 0 || sim_chance(3);
-    int length;
-    if (client->is_set) {
-        char value[VALUE_SIZE_MAX];
-        key->sent++;
-        size_t size = value_make(client, client->key, key->sent, value);
-        length =
-            snprintf(client->request, sizeof client->request, "set k-%u-%u %u 0 %zu\r\n%.*s\r\n",
-                     client->number, client->key, key->sent, size, (int)size, value);
-    } else {
-        length = snprintf(client->request, sizeof client->request, "get k-%u-%u\r\n",
-                          client->number, client->key);
+    uint32_t left = shape.requests - client->done;
+    uint32_t count = (uint32_t)sim_between(1, shape.batch_max);
+    client->request_count = count < left ? count : left;
+    client->answered = 0;
+    client->input_length = 0;
+    size_t length = 0;
+    for (uint32_t i = 0; i < client->request_count; i++) {
+        length += request_make(client, &client->requests[i], client->output + length);
     }
-    client->unsent = (struct iovec){.iov_base = client->request, .iov_len = (size_t)length};
-    client->reply_length = 0;
+    client->unsent = (struct iovec){.iov_base = client->output, .iov_len = length};
     fw_wheel_start(&wheel, &client->alarm, sim_now() + PATIENCE_NS);
     client_send(client);
 }
 
-/* Is the reply to a get exactly that version? */
-static bool reply_is(const struct client *client, uint32_t version)
+/* Is the reply at the head of the input, `length` long, exactly this version? */
+static bool reply_is(struct client *client, const struct request *request, uint32_t version,
+                     size_t length)
 {
-    char expected[REPLY_MAX];
-    char value[VALUE_SIZE_MAX];
-    size_t size = value_make(client, client->key, version, value);
-    int length = snprintf(expected, sizeof expected, "VALUE k-%u-%u %u %zu\r\n%.*s\r\nEND\r\n",
-                          client->number, client->key, version, size, (int)size, value);
-    return (size_t)length == client->reply_length &&
-           memcmp(expected, client->reply, client->reply_length) == 0;
+    char *expected = client->output; /* All of it has been sent. */
+    char *value = expected + OVERHEAD_MAX;
+    size_t size = value_make(client, request->key, version, value);
+    size_t line = (size_t)snprintf(expected, OVERHEAD_MAX, "VALUE k-%u-%u %u %zu\r\n",
+                                   client->number, request->key, version, size);
+    memmove(expected + line, value, size);
+    memcpy(expected + line + size, "\r\nEND\r\n", 7);
+    return length == line + size + 7 && memcmp(expected, client->input, length) == 0;
 }
 
-static bool reply_ends_with(const struct client *client, const char *text)
+/* The length of the whole reply at the head of the input; 0: more must come. */
+static size_t reply_whole(const struct client *client)
 {
-    size_t length = strlen(text);
-    return client->reply_length >= length &&
-           memcmp(client->reply + client->reply_length - length, text, length) == 0;
-}
-
-/* A complete reply must be one of those that the client's history allows. */
-static void client_check(struct client *client)
-{
-    struct key *key = &client->keys[client->key];
-    if (client->is_set) {
-        SIM_EXPECT(client->reply_length == strlen("STORED\r\n"));
-        key->acknowledged = key->sent;
-        return;
+    const char *end = memchr(client->input, '\n', client->input_length);
+    if (end == NULL) {
+        return 0;
     }
-    bool allowed = key->acknowledged == 0 && client->reply_length == strlen("END\r\n");
-    for (uint32_t version = key->acknowledged > 0 ? key->acknowledged : 1;
-         version <= key->sent && !allowed; version++) {
-        allowed = reply_is(client, version);
+    size_t line = (size_t)(end - client->input) + 1;
+    const char *space = memrchr(client->input, ' ', line);
+    if (client->input[0] != 'V' || space == NULL) {
+        return line;
+    }
+    uint64_t size;
+    const char *digits = space + 1;
+    int rc = fw_parse_uint(digits, (size_t)(end - 1 - digits), 0, client->input_size, &size);
+    SIM_EXPECT(rc == 0);
+    size_t length = line + (size_t)size + strlen("\r\nEND\r\n");
+    return client->input_length >= length ? length : 0;
+}
+
+/* A whole reply must be one of those that the client's history allows. */
+static void reply_check(struct client *client, const struct request *request, size_t length)
+{
+    struct key *key = &client->keys[request->key];
+    bool allowed;
+    if (request->is_set) {
+        allowed = length == 8 && memcmp(client->input, "STORED\r\n", 8) == 0;
+        key->acknowledged = request->version;
+    } else {
+        allowed = key->acknowledged == 0 && length == 5 && memcmp(client->input, "END\r\n", 5) == 0;
+        for (uint32_t version = key->acknowledged > 0 ? key->acknowledged : 1;
+             version <= request->version && !allowed; version++) {
+            allowed = reply_is(client, request, version, length);
+        }
     }
     if (!allowed) {
         sim_fail("client %u key %u: acknowledged %u, sent %u, got %.*s", client->number,
-                 client->key, key->acknowledged, key->sent, (int)client->reply_length,
-                 client->reply);
+                 request->key, key->acknowledged, request->version,
+                 (int)(length < 200 ? length : 200), client->input);
     }
+}
+
+/* Checks the replies that have come whole. True: all have. */
+static bool client_check(struct client *client)
+{
+    while (client->answered < client->request_count) {
+        size_t length = reply_whole(client);
+        if (length == 0) {
+            return false;
+        }
+        reply_check(client, &client->requests[client->answered], length);
+        client->answered++;
+        client->done++;
+        client->input_length -= length;
+        memmove(client->input, client->input + length, client->input_length);
+    }
+    return true;
 }
 
 static void client_readable(struct fw_stream *stream)
 {
     struct client *client = client_of(stream);
-    SIM_EXPECT(client->reply_length < REPLY_MAX);
-    ssize_t result = fw_stream_receive(stream, client->reply + client->reply_length,
-                                       REPLY_MAX - client->reply_length);
+    SIM_EXPECT(client->input_length < client->input_size);
+    ssize_t result = fw_stream_receive(stream, client->input + client->input_length,
+                                       client->input_size - client->input_length);
     if (result != -EINPROGRESS) {
         client_received(stream, result);
     }
@@ -261,13 +323,12 @@ static void client_received(struct fw_stream *stream, ssize_t result)
         client_broken(client, result);
         return;
     }
-    client->reply_length += (size_t)result;
-    if (!reply_ends_with(client, client->is_set ? "STORED\r\n" : "END\r\n")) {
+    client->input_length += (size_t)result;
+    if (!client_check(client)) {
         fw_stream_wait(stream);
         return;
     }
-    client_check(client);
-    client->done++;
+    SIM_EXPECT(client->input_length == 0);
     if (client->done == shape.requests) {
         (void)fw_wheel_cancel(&wheel, &client->alarm);
         fw_stream_close(stream);
@@ -304,6 +365,10 @@ static void clients_run(void *argument)
     fw_wheel_init(&wheel, ALARM_TICK_BITS, sim_now());
     for (uint32_t i = 0; i < shape.clients; i++) {
         clients[i].number = i;
+        clients[i].input_size = shape.batch_max * (shape.value_max + 2 * OVERHEAD_MAX);
+        clients[i].input = malloc(clients[i].input_size);
+        clients[i].output = malloc(clients[i].input_size);
+        FW_ASSERT(clients[i].input != NULL && clients[i].output != NULL);
         fw_timer_init(&clients[i].alarm, client_alarm);
         client_think(&clients[i]);
     }
@@ -315,6 +380,10 @@ static void clients_run(void *argument)
     }
     fw_wheel_fini(&wheel);
     fw_reactor_destroy(reactor);
+    for (uint32_t i = 0; i < shape.clients; i++) {
+        free(clients[i].input);
+        free(clients[i].output);
+    }
     free(clients);
 }
 
@@ -395,7 +464,11 @@ static void run(struct shape with)
 
 static void calm_run(void)
 {
-    run((struct shape){.clients = CLIENTS_MAX, .requests = 20, .think_max_ns = 2 * SIM_S});
+    run((struct shape){.clients = CLIENTS_MAX,
+                       .requests = 20,
+                       .batch_max = 1,
+                       .value_max = 600,
+                       .think_max_ns = 2 * SIM_S});
 }
 
 const struct sim_scenario sim_scenario_skeleton = {
@@ -407,8 +480,13 @@ const struct sim_scenario sim_scenario_skeleton = {
 static void stormy_run(void)
 {
     sim_weather_draw();
-    run((struct shape){.clients = (uint32_t)sim_between(1, 40),
+    /* One draw per statement: the order within an initialiser is the compiler's. */
+    uint32_t clients_count = (uint32_t)sim_between(1, 40);
+    size_t value_max = sim_chance(2) ? 100 : 20000; /* Above the server's buffers. */
+    run((struct shape){.clients = clients_count,
                        .requests = 30,
+                       .batch_max = BATCH_MAX,
+                       .value_max = value_max,
                        .think_max_ns = 100 * SIM_MS,
                        .faults = true});
 }
