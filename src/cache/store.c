@@ -10,6 +10,7 @@
 
 enum {
     BUCKETS_MIN = 1 << 10,
+    BUCKET_SIZE = sizeof(void *),
     MEMORY_MIN = 1 << 20,
     MEMORY_PER_BUCKET = 256, /* A bucket for about every item of 100 bytes when full. */
     ALLOCATION_COST = 16,    /* What malloc() adds to an allocation, at most. */
@@ -43,12 +44,12 @@ int fw_store_create(struct fw_store **store, size_t memory_max)
     while (made->bucket_count < memory_max / MEMORY_PER_BUCKET) {
         made->bucket_count *= 2;
     }
-    made->buckets = calloc(made->bucket_count, sizeof(made->buckets[0]));
+    made->buckets = calloc(made->bucket_count, BUCKET_SIZE);
     if (made->buckets == NULL) {
         free(made);
         return -ENOMEM;
     }
-    made->memory = made->bucket_count * sizeof(made->buckets[0]);
+    made->memory = made->bucket_count * BUCKET_SIZE;
     fw_list_init(&made->by_age);
     *store = made;
     return 0;
@@ -93,7 +94,7 @@ void fw_store_destroy(struct fw_store *store)
     while (store->count > 0) {
         store_remove_oldest(store);
     }
-    FW_ASSERT(store->memory == store->bucket_count * sizeof(store->buckets[0]));
+    FW_ASSERT(store->memory == store->bucket_count * BUCKET_SIZE);
     free(store->buckets);
     free(store);
 }

@@ -61,7 +61,7 @@ static bool is_ending;
 static _Noreturn void die(const char *what)
 {
     (void)fprintf(stderr, "reactor_uring_bench: %s\n", what);
-    exit(EXIT_FAILURE);
+    exit(EXIT_FAILURE); /* NOLINT(concurrency-mt-unsafe): nobody else exits. */
 }
 
 static struct connection *connection_of(struct fw_stream *stream)

@@ -535,6 +535,6 @@ int main(void)
         limit.rlim_cur = DESCRIPTORS;
         (void)setrlimit(RLIMIT_NOFILE, &limit); /* If it fails, so will the test, and say why. */
     }
-    (void)setenv("FW_TEST_REACTOR", "io_uring", 1);
+    (void)setenv("FW_TEST_REACTOR", "io_uring", 1); /* NOLINT(concurrency-mt-unsafe): one thread. */
     return fw_test_run_on_backend(tests);
 }

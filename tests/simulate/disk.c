@@ -19,7 +19,7 @@ struct sim_disk_weather sim_disk_weather;
 
 /* A write that has finished and is not durable yet. */
 struct pending {
-    struct fw_list_link link;
+    struct pending *next;
     uint64_t number; /* Writes finish in this order. */
     uint64_t offset;
     size_t size;
@@ -34,7 +34,8 @@ struct platter {
     uint32_t sector_size;
     uint8_t *durable;
     uint8_t *current;
-    struct fw_list pending;
+    struct pending *pending; /* The oldest first. */
+    struct pending **pending_end;
     uint64_t finished_writes;
     uint32_t life; /* Crashes so far: an opening of an earlier life is dead. */
     struct fw_list openings;
@@ -75,13 +76,17 @@ void sim_disk_make(const char *path, uint64_t size, uint32_t sector_size)
     platter->durable = calloc(1, size);
     platter->current = calloc(1, size);
     FW_ASSERT(platter->durable != NULL && platter->current != NULL);
-    fw_list_init(&platter->pending);
+    platter->pending_end = &platter->pending;
     fw_list_init(&platter->openings);
 }
 
-static void pending_free(struct pending *pending)
+static void pending_free_oldest(struct platter *platter)
 {
-    fw_list_remove(&pending->link);
+    struct pending *pending = platter->pending;
+    platter->pending = pending->next;
+    if (platter->pending == NULL) {
+        platter->pending_end = &platter->pending;
+    }
     free(pending->data);
     free(pending->superseded);
     free(pending);
@@ -89,8 +94,8 @@ static void pending_free(struct pending *pending)
 
 static void platter_forget_pending(struct platter *platter)
 {
-    while (!fw_list_is_empty(&platter->pending)) {
-        pending_free(FW_LIST_ENTRY(fw_list_first(&platter->pending), struct pending, link));
+    while (platter->pending != NULL) {
+        pending_free_oldest(platter);
     }
 }
 
@@ -117,7 +122,7 @@ void sim_disk_end(void)
 /* From now on the sectors of that range are durable as they are: earlier writes there are over. */
 static void pending_supersede(struct platter *platter, uint64_t offset, size_t size)
 {
-    FW_LIST_FOR_EACH (&platter->pending, struct pending, link, pending) {
+    for (struct pending *pending = platter->pending; pending != NULL; pending = pending->next) {
         for (size_t at = 0; at < pending->size; at += platter->sector_size) {
             uint64_t sector = pending->offset + at;
             if (sector >= offset && sector < offset + size) {
@@ -145,7 +150,8 @@ static void write_finish(struct platter *platter, const struct fw_disk_op *op)
     pending->superseded = calloc(op->size / platter->sector_size, sizeof(bool));
     FW_ASSERT(pending->data != NULL && pending->superseded != NULL);
     memcpy(pending->data, op->from, op->size);
-    fw_list_push_back(&platter->pending, &pending->link);
+    *platter->pending_end = pending;
+    platter->pending_end = &pending->next;
 }
 
 static void sectors_keep(struct platter *platter, const struct pending *pending, uint32_t one_in)
@@ -162,14 +168,9 @@ static void sectors_keep(struct platter *platter, const struct pending *pending,
 /* Everything that had finished when the flush began is durable now. */
 static void flush_finish(struct platter *platter, uint64_t limit)
 {
-    for (;;) {
-        struct fw_list_link *link = fw_list_first(&platter->pending);
-        struct pending *first = link == NULL ? NULL : FW_LIST_ENTRY(link, struct pending, link);
-        if (first == NULL || first->number > limit) {
-            return;
-        }
-        sectors_keep(platter, first, 1);
-        pending_free(first);
+    while (platter->pending != NULL && platter->pending->number <= limit) {
+        sectors_keep(platter, platter->pending, 1);
+        pending_free_oldest(platter);
     }
 }
 
@@ -195,7 +196,7 @@ void sim_disk_crash(const char *path)
     under_way_become_pending(platter);
     /* Some seeds lose nearly everything, some nearly nothing, most something in between. */
     uint32_t one_in = (uint32_t)sim_between(1, 4);
-    FW_LIST_FOR_EACH (&platter->pending, struct pending, link, pending) {
+    for (struct pending *pending = platter->pending; pending != NULL; pending = pending->next) {
         sectors_keep(platter, pending, one_in);
     }
     platter_forget_pending(platter);

@@ -29,8 +29,8 @@ void sim_weather_mild(void)
 {
     sim_weather = (struct sim_network_weather){.delay_min_ns = 50 * SIM_US,
                                                .delay_max_ns = 500 * SIM_US,
-                                               .window_min = 64 * 1024,
-                                               .window_max = 64 * 1024};
+                                               .window_min = 64 << 10,
+                                               .window_max = 64 << 10};
 }
 
 void sim_weather_draw(void)

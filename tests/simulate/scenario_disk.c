@@ -129,7 +129,7 @@ static void run(bool flush)
         sim_disk_weather.error_one_in = 10;
         sim_disk_weather.full_one_in = 10;
     }
-    sim_disk_make(DISK, 2 * SLOT, SECTOR);
+    sim_disk_make(DISK, (uint64_t)2 * SLOT, SECTOR);
     struct fw_thread writer;
     int rc = fw_thread_create(&writer, "writer", writer_run, NULL);
     FW_ASSERT(rc == 0);

@@ -26,9 +26,10 @@
 
 enum {
     CLIENTS_MAX = 1000,
-    KEYS = 3,           /* Of each client. */
-    BATCH_MAX = 5,      /* Requests sent at once. */
-    OVERHEAD_MAX = 128, /* Of a request or a reply beside its value. */
+    CONNECTIONS_MAX = 4 * CLIENTS_MAX, /* Half-open ones stay for a while. */
+    KEYS = 3,                          /* Of each client. */
+    BATCH_MAX = 5,                     /* Requests sent at once. */
+    OVERHEAD_MAX = 128,                /* Of a request or a reply beside its value. */
     NODE_SERVER = 1,
     NODE_CLIENTS = 2,
     NODE_STRANGERS = 3,
@@ -365,7 +366,7 @@ static void clients_run(void *argument)
     fw_wheel_init(&wheel, ALARM_TICK_BITS, sim_now());
     for (uint32_t i = 0; i < shape.clients; i++) {
         clients[i].number = i;
-        clients[i].input_size = shape.batch_max * (shape.value_max + 2 * OVERHEAD_MAX);
+        clients[i].input_size = shape.batch_max * (shape.value_max + OVERHEAD_MAX + OVERHEAD_MAX);
         clients[i].input = malloc(clients[i].input_size);
         clients[i].output = malloc(clients[i].input_size);
         FW_ASSERT(clients[i].input != NULL && clients[i].output != NULL);
@@ -436,7 +437,7 @@ static void run(struct shape with)
     struct fw_server_config config = {.listen = {.items = listen, .count = 1},
                                       .memory = 64 << 20,
                                       .item_size = 1 << 20,
-                                      .connections = 4 * CLIENTS_MAX,
+                                      .connections = CONNECTIONS_MAX,
                                       .backlog = 1024};
     sim_node_set(NODE_SERVER);
     struct fw_reason reason;

@@ -25,7 +25,7 @@ static struct fw_reason fw_test_backend_reason;
 /* False: this machine has no such back end. Everything else that goes wrong ends the program. */
 static inline bool fw_test_choose_backend(void)
 {
-    const char *name = getenv("FW_TEST_REACTOR");
+    const char *name = getenv("FW_TEST_REACTOR"); /* NOLINT(concurrency-mt-unsafe): one thread. */
     struct fw_reactor *reactor;
     int rc = fw_reactor_choose(name != NULL ? name : "epoll", &fw_test_backend_reason);
     if (rc == 0) {
@@ -37,7 +37,7 @@ static inline bool fw_test_choose_backend(void)
     }
     if (rc != -EPERM && rc != -ENOSYS) {
         (void)fprintf(stderr, "%s\n", fw_test_backend_reason.text);
-        exit(EXIT_FAILURE);
+        exit(EXIT_FAILURE); /* NOLINT(concurrency-mt-unsafe): one thread. */
     }
     return false;
 }
