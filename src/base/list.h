@@ -17,18 +17,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <fairway/types.h>
+
 #include "base/assert.h"
 #include "base/base.h"
-
-struct fw_list_link {
-    struct fw_list_link *next; /* Both NULL while on no list. */
-    struct fw_list_link *previous;
-};
-
-/* The head is a link too: an empty list points at itself, so that no end is a special case. */
-struct fw_list {
-    struct fw_list_link head;
-};
 
 static inline void fw_list_init(struct fw_list *list)
 {

@@ -219,3 +219,15 @@ void fw_pool_free(struct fw_pool *pool, void *object)
     pool->free_first = object;
     pool->live_count--;
 }
+
+void fw_pool_visit(const struct fw_pool *pool, void (*visit)(void *object, void *context),
+                   void *context)
+{
+    uint32_t count = pool->slab_objects - pool->fresh_count; /* Of the newest slab. */
+    for (void *slab = pool->slab_last; slab != NULL; slab = *pool_slab_link(pool, slab)) {
+        for (uint32_t i = 0; i < count; i++) {
+            visit((char *)slab + (size_t)i * pool->stride, context);
+        }
+        count = pool->slab_objects;
+    }
+}

@@ -93,3 +93,11 @@ static inline uint32_t fw_pool_live_count(const struct fw_pool *pool)
 
 /* Bytes of all slabs. Never falls before fini(). */
 uint64_t fw_pool_bytes(const struct fw_pool *pool);
+
+/*
+ * Calls `visit` for every object that was ever allocated, those that are free now included: which
+ * is which must be told by the stable bytes, and of a free object only those may be looked at. The
+ * visitor neither allocates nor frees.
+ */
+void fw_pool_visit(const struct fw_pool *pool, void (*visit)(void *object, void *context),
+                   void *context);

@@ -10,7 +10,7 @@
  * same object files run in both worlds. A #ifdef would be cheaper still, but then what we test
  * would not be what we ship.
  *
- * State that belongs to a thread (the locks it holds, the locality whose turn it has) is reached
+ * State that belongs to a thread (the locks it holds, the core whose turn it has) is reached
  * through fw_thread_self() and never by a _Thread_local of one's own: fibres would share that.
  *
  * Parking follows the token rule: unpark() leaves a token, park() takes it or waits for it. Tokens
@@ -35,7 +35,8 @@ enum { FW_THREAD_NAME_SIZE = 16 }; /* The kernel's limit, with the final zero. *
 /* What belongs to the running thread, real or simulated. */
 struct fw_thread_state {
     struct fw_mutex *held_last; /* Of the locks it holds the one taken last, see base/mutex.h. */
-    void *locality;             /* Whose turn the thread has; the engine's. */
+    void *turn;                 /* The core whose turn the thread has, or NULL; the engine's. */
+    void *handler;              /* What the engine knows of a thread of its own, or NULL. */
     const char *name;           /* As created with; of an adopted thread the kernel's. */
 };
 

@@ -48,6 +48,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <fairway/types.h>
+
 #include "base/base.h"
 #include "base/list.h"
 
@@ -61,13 +63,6 @@ enum {
 
 /* A deadline that does not come, and what fw_wheel_next() says when none does. */
 #define FW_WHEEL_NEVER INT64_MAX
-
-struct fw_timer {
-    struct fw_list_link link;
-    int64_t deadline; /* As it was started, for the call-back to read. */
-    uint64_t placed;  /* The tick by which it was put where it is; not after the deadline's. */
-    void (*expired)(struct fw_timer *timer);
-};
 
 struct fw_wheel {
     uint64_t position; /* The tick up to which timers have expired. */

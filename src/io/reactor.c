@@ -201,23 +201,28 @@ static int reactor_report_closed(struct fw_reactor *reactor)
     return ran;
 }
 
-int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns)
+void fw_reactor_wait(struct fw_reactor *reactor, int64_t timeout_ns)
 {
     bool is_outermost = turn_enter(reactor);
     FW_ASSERT(!reactor->is_polling); /* A call-back that polls would starve its caller. */
+    bool is_idle = fw_list_is_empty(&reactor->ready) && fw_list_is_empty(&reactor->closed);
+    if (timeout_ns != 0 && (!is_idle || !reactor_fall_asleep(reactor))) {
+        timeout_ns = 0;
+    }
+    reactor->backend->wait(reactor, timeout_ns);
+    reactor_awake(reactor);
+    turn_leave(reactor, is_outermost);
+}
+
+int fw_reactor_dispatch(struct fw_reactor *reactor)
+{
+    bool is_outermost = turn_enter(reactor);
     reactor->is_polling = true;
 
     /* Those remembered come after the new ones, but a new one that stays ready is not new again. */
     struct fw_list remembered;
     fw_list_init(&remembered);
     fw_list_append(&remembered, &reactor->ready);
-
-    bool is_idle = fw_list_is_empty(&remembered) && fw_list_is_empty(&reactor->closed);
-    if (timeout_ns != 0 && (!is_idle || !reactor_fall_asleep(reactor))) {
-        timeout_ns = 0;
-    }
-    reactor->backend->wait(reactor, timeout_ns);
-    reactor_awake(reactor);
 
     int ran = reactor->backend->dispatch(reactor);
     ran += reactor_serve(&remembered);
@@ -226,6 +231,12 @@ int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns)
     reactor->is_polling = false;
     turn_leave(reactor, is_outermost);
     return ran;
+}
+
+int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns)
+{
+    fw_reactor_wait(reactor, timeout_ns);
+    return fw_reactor_dispatch(reactor);
 }
 
 static struct fw_source source_make(struct fw_reactor *reactor, enum fw_source_kind kind)

@@ -135,6 +135,14 @@ void fw_reactor_destroy(struct fw_reactor *reactor);
 int fw_reactor_poll(struct fw_reactor *reactor, int64_t timeout_ns);
 
 /*
+ * The two halves of poll(), for a caller that has something to do in between, when it is awake but
+ * no call-back has run: wait() only waits, dispatch() runs the call-backs. Always one after the
+ * other.
+ */
+void fw_reactor_wait(struct fw_reactor *reactor, int64_t timeout_ns);
+int fw_reactor_dispatch(struct fw_reactor *reactor);
+
+/*
  * Makes the running or the next poll() return without waiting. Any thread, any time before destroy.
  * All that the caller wrote before is seen by whoever returns from that poll().
  */

@@ -8,6 +8,8 @@
 #include "simulate/sim.h"
 
 extern const struct sim_scenario sim_scenario_disk;
+extern const struct sim_scenario sim_scenario_engine_block;
+extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_handoff;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
@@ -20,6 +22,8 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
 #define SIM_SCENARIOS              \
     &sim_scenario_handoff,         \
     &sim_scenario_disk,            \
+    &sim_scenario_engine_wake,     \
+    &sim_scenario_engine_block,    \
     &sim_scenario_skeleton,        \
     &sim_scenario_skeleton_faults, \
     &sim_scenario_planted_wakeup,  \

@@ -136,6 +136,7 @@ def test_includes(tree, path, name, complaint):
     ("src/cache/two.c", "<fairway/engine.h>"),
     ("src/cache/two.c", "<stdint.h>"),
     ("src/base/two.c", "<fairway/api.h>"),
+    ("src/base/two.c", "<fairway/types.h>"),
     ("src/base/thread.c", "<linux/futex.h>"),
     ("src/epoch/corosync.c", "<corosync/cpg.h>"),
     ("src/base/two_test.c", "<sys/socket.h>"),

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Channels and clinks.
+ *
+ * The clink's `channel` says how it is: the channel while it is armed, NULL when it has fired, and
+ * IDLE when it was disarmed before anything happened.
+ *
+ * A shared channel's list changes under its lock, and the foms are woken when the lock is free
+ * again, by ticket: between the two a fom may find out by itself that its clink has fired, go on,
+ * and even end. A wake-up under the lock would be simpler still, but may be a system call.
+ */
+#include <fairway/engine.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "engine/word.h"
+
+#define CLINK_IDLE ((struct fw_channel *)(uintptr_t)1)
+
+void fw_channel_init(struct fw_channel *channel)
+{
+    fw_list_init(&channel->clinks);
+    channel->core = fw_core_self();
+    channel->lock = NULL;
+    FW_ASSERT(channel->core != NULL);
+}
+
+struct fw_mutex *fw_domain_pick_lock(struct fw_domain *domain)
+{
+    /* Relaxed: any number will do. By turns and not by address, which no simulation could repeat.
+     */
+    uint32_t number = atomic_fetch_add_explicit(&domain->next_lock, 1, memory_order_relaxed);
+    return &domain->channel_locks[number % FW_CHANNEL_LOCKS];
+}
+
+void fw_channel_init_shared(struct fw_channel *channel, struct fw_domain *domain)
+{
+    fw_list_init(&channel->clinks);
+    channel->core = NULL;
+    channel->lock = fw_domain_pick_lock(domain);
+}
+
+static void channel_lock(struct fw_channel *channel) FW_TSA_TRUSTED
+{
+    if (channel->core != NULL) {
+        FW_ASSERT(fw_core_self() == channel->core);
+    } else {
+        fw_mutex_lock(channel->lock);
+    }
+}
+
+static void channel_unlock(struct fw_channel *channel) FW_TSA_TRUSTED
+{
+    if (channel->core == NULL) {
+        fw_mutex_unlock(channel->lock);
+    }
+}
+
+void fw_channel_fini(struct fw_channel *channel)
+{
+    /* A signaller may still be inside, if that is how the caller knows that it may end. */
+    if (channel->core == NULL) {
+        channel_lock(channel);
+        channel_unlock(channel);
+    }
+    FW_ASSERT(fw_list_is_empty(&channel->clinks));
+}
+
+/* Fires the first clink of the list; the caller has the lock. The ticket's fom is NULL: none. */
+static struct fw_ticket clinks_fire(struct fw_list *clinks)
+{
+    struct fw_list_link *link = fw_list_pop_front(clinks);
+    if (link == NULL) {
+        return (struct fw_ticket){.fom = NULL};
+    }
+    struct fw_clink *clink = FW_LIST_ENTRY(link, struct fw_clink, link);
+    struct fw_ticket ticket = fw_fom_ticket(clink->fom);
+    FW_YIELD_POINT("channel: fire");
+    /* Release, for the acquire in fw_fom_disarm(): this is the last that is done to the clink. */
+    atomic_store_explicit(&clink->channel, NULL, memory_order_release);
+    return ticket;
+}
+
+bool fw_channel_signal(struct fw_channel *channel)
+{
+    channel_lock(channel);
+    struct fw_ticket ticket = clinks_fire(&channel->clinks);
+    channel_unlock(channel);
+    if (ticket.fom == NULL) {
+        return false;
+    }
+    fw_ticket_wake(ticket);
+    return true;
+}
+
+uint32_t fw_channel_broadcast(struct fw_channel *channel)
+{
+    /* Those that arm again before this ends are not woken twice: they join the other list. */
+    struct fw_list firing;
+    fw_list_init(&firing);
+    uint32_t count = 0;
+    channel_lock(channel);
+    fw_list_append(&firing, &channel->clinks);
+    for (;;) {
+        struct fw_ticket ticket = clinks_fire(&firing);
+        if (ticket.fom == NULL) {
+            break;
+        }
+        channel_unlock(channel);
+        count++;
+        fw_ticket_wake(ticket);
+        channel_lock(channel);
+    }
+    channel_unlock(channel);
+    return count;
+}
+
+void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *channel)
+{
+    FW_ASSERT(fom->flags & FW_FOM_IN_TICK);
+    FW_CHECK(!fw_list_is_linked(&clink->link));
+    clink->fom = fom;
+    clink->next_armed = fom->armed;
+    fom->armed = clink;
+    fw_list_link_init(&clink->link);
+    channel_lock(channel);
+    /* Relaxed: who fires it finds it under the lock, or on the same turn. */
+    atomic_store_explicit(&clink->channel, channel, memory_order_relaxed);
+    fw_list_push_back(&channel->clinks, &clink->link);
+    channel_unlock(channel);
+}
+
+static void clink_disarm(struct fw_clink *clink)
+{
+    FW_YIELD_POINT("channel: disarm");
+    /* Acquire, for the release in clinks_fire(). */
+    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_acquire);
+    if (channel == NULL) {
+        return;
+    }
+    channel_lock(channel);
+    /* Relaxed: it changes under the lock. */
+    if (atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL) {
+        fw_list_remove(&clink->link);
+        atomic_store_explicit(&clink->channel, CLINK_IDLE, memory_order_relaxed);
+    }
+    channel_unlock(channel);
+}
+
+void fw_fom_disarm(struct fw_fom *fom)
+{
+    struct fw_clink *clink = fom->armed;
+    fom->armed = NULL;
+    while (clink != NULL) {
+        struct fw_clink *next = clink->next_armed;
+        clink_disarm(clink);
+        clink = next;
+    }
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a core is made of; private to the engine.
+ *
+ * A locality is a set of cores, and a core is what has a turn: a run-queue, a reactor, a timer
+ * wheel, pools. One thread at a time holds the turn and touches these; nothing here takes a lock
+ * for them. With one core per locality, the default, the two are the same thing. With several, each
+ * has its own of everything and foms pass between them by message, as between localities, but stay
+ * at home. The other way, several threads sharing one run-queue and one reactor, was rejected: the
+ * document's "atomic with respect to other handler threads" would be a lock around every step, and
+ * a fom could not use its reactor without another.
+ *
+ * Who may touch what is said at each group of members: the turn's, anyone's, or under a lock.
+ */
+#pragma once
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/engine.h>
+
+#include "base/base.h"
+#include "base/doorbell.h"
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/pool.h"
+#include "base/spsc.h"
+#include "base/thread.h"
+#include "base/wheel.h"
+#include "engine/metrics.h"
+#include "engine/queue.h"
+#include "io/reactor.h"
+#include "io/topology.h"
+
+enum {
+    FW_CORES_MAX = 256,
+    FW_ROUND_TICKS = 64,   /* Ticks between two looks at the outside. */
+    FW_FOM_QUANTUM = 16,   /* Steps that a fom goes on for before it goes behind the others. */
+    FW_CHANNEL_LOCKS = 64, /* For shared channels and resources, in turn. */
+};
+
+/* In fw_fom.flags; the turn's. */
+enum fw_fom_flag {
+    FW_FOM_IS_LIMITED = 1 << 0,   /* The wait has the domain's limit. */
+    FW_FOM_HAS_DEADLINE = 1 << 1, /* The wait has a deadline of its own. */
+    FW_FOM_TIMED_OUT = 1 << 2,    /* The deadline came. */
+    FW_FOM_OVERDUE = 1 << 3,      /* The limit came. */
+    FW_FOM_IN_TICK = 1 << 4,      /* The guard against running twice at once. */
+    FW_FOM_WANTS_PERMIT = 1 << 5, /* block_enter() refused it. */
+    FW_FOM_HAS_PERMIT = 1 << 6,   /* It may enter a bracket. */
+    FW_FOM_IS_MOVING = 1 << 7,    /* On the way to another core, or about to. */
+    FW_FOM_IS_FRESH = 1 << 8,     /* Has not had a tick. */
+    FW_FOM_WAS_PATIENT = 1 << 9,  /* The wait that ended was one in a patient phase. */
+};
+
+/*
+ * A thread that runs a core, or waits to. Its thread state's `turn` is the core while it does.
+ *
+ *     IDLE <--- RUNNING <---> BRACKET
+ *       |          ^
+ *       +----------+  unparked with has_turn, or with must_exit
+ */
+struct fw_handler {
+    struct fw_thread thread;
+    struct fw_parker parker;
+    struct fw_core *core;
+    struct fw_list_link link;     /* In core->handlers; under the core's lock. */
+    struct fw_list_link place;    /* In core->idle, core->returning or core->bracketed. */
+    bool has_turn;                /* Given by who had it, under the lock. */
+    bool must_exit;               /* Under the lock. */
+    bool has_exited;              /* Under the lock: may be joined. */
+    uint32_t depth;               /* Of brackets; the thread's own. */
+    bool is_unrelieved;           /* In a bracket, but the turn could not be given away. */
+    struct fw_fom *fom;           /* In the bracket; under the lock. */
+    int64_t since;                /* When that began; under the lock. */
+    struct fw_participant safety; /* For quiescence. */
+};
+
+/* Between this core and one other, in this direction; the sender's turn. */
+struct fw_route {
+    struct fw_spsc ring;
+    uintptr_t overflow_first; /* Mail that the full ring did not take, oldest first; or 0. */
+    uintptr_t overflow_last;
+    bool is_pushed; /* Since the bell was last rung. */
+};
+
+/* How long waits of a type take here; the turn's. See limit.c. */
+struct fw_wait_estimate {
+    int64_t peak_ns; /* Of the longest lately. */
+};
+
+struct fw_core {
+    /* Set when the domain is made, constant. */
+    struct fw_domain *domain;
+    uint32_t index;
+    struct fw_cpu cpu;
+    struct fw_reactor *reactor;
+
+    /* The turn's. */
+    struct fw_handler *holder;
+    struct fw_fom *fom; /* In a tick now. */
+    int64_t now;        /* When this round began. */
+    struct fw_queue queue;
+    struct fw_queue_level permit_queue; /* Foms that wait for leave to enter a bracket. */
+    struct fw_wheel wheel;
+    struct fw_pool *pools;              /* One per type. */
+    struct fw_wait_estimate *estimates; /* One per type. */
+    int64_t queue_delay_ns;             /* Mean time between wake-up and tick, lately. */
+    struct fw_route *routes;            /* One per core; that to itself is not used. */
+    uint32_t routes_pushed;             /* How many have is_pushed, or an overflow. */
+    uint64_t next_id;
+    struct fw_list descriptors;
+    struct fw_metrics_engine *metrics;
+
+    /* Anyone's. */
+    alignas(
+        FW_CACHE_LINE) _Atomic uintptr_t inbox; /* Mail of senders without a turn, newest first. */
+    struct fw_doorbell bell;                    /* Rung after mail was left anywhere. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t tick_count; /* Written by the turn, read by anyone. */
+    _Atomic uint32_t queue_length;                      /* The same. */
+    _Atomic int64_t live_count;       /* Foms created here, less those finished here. */
+    _Atomic uint32_t returning_count; /* Threads that want their turn back. */
+    atomic_bool must_exit;
+    atomic_bool must_stir;    /* Its foms are to notice that the domain's state has changed. */
+    atomic_bool wants_permit; /* Has foms in permit_queue. */
+    _Atomic(struct fw_locality *) locality;
+
+    /* Under the lock. */
+    alignas(FW_CACHE_LINE) struct fw_mutex lock; /* FW_RANK_ENGINE. */
+    struct fw_list handlers;                     /* All threads. */
+    struct fw_list idle;
+    struct fw_list returning;
+    struct fw_list bracketed;
+    uint32_t idle_count;
+};
+
+struct fw_locality {
+    struct fw_domain *domain;
+    uint32_t index;
+    /* cores[0] never changes; the others do when cores move, under the domain's lock. */
+    _Atomic uint32_t core_count;
+    _Atomic(struct fw_core *) cores[FW_CORES_MAX];
+};
+
+enum fw_domain_state { FW_DOMAIN_INIT, FW_DOMAIN_NORMAL, FW_DOMAIN_DRAIN, FW_DOMAIN_STOP };
+
+struct fw_domain {
+    /* Set before the domain is started, constant then. */
+    struct fw_domain_config config;
+    const struct fw_fom_type *types[FW_FOM_TYPES_MAX];
+    uint32_t type_count;
+    struct fw_topology topology;
+    struct fw_core *cores; /* An array. */
+    uint32_t core_count;
+    struct fw_locality *localities; /* An array. */
+    uint32_t locality_count;
+
+    /* Anyone's; read with every tick, and seldom written. */
+    alignas(FW_CACHE_LINE) _Atomic uint32_t state; /* enum fw_domain_state. */
+    atomic_bool is_killing;                        /* The grace is over: foms that wait fail. */
+    _Atomic uint64_t epoch;                        /* Of quiescence, see quiesce.c. */
+
+    /* Anyone's. */
+    alignas(FW_CACHE_LINE) _Atomic int64_t live_count; /* Foms created without a turn. */
+    _Atomic int32_t permits;                           /* Brackets that may still be entered. */
+    struct fw_parker stopper;                          /* Who waits for the last fom. */
+    _Atomic uint32_t next_relief; /* Where to look first for a core that wants a permit. */
+    _Atomic uint32_t next_lock;   /* Of channel_locks. */
+
+    struct fw_mutex channel_locks[FW_CHANNEL_LOCKS]; /* FW_RANK_CHANNEL. */
+
+    struct fw_mutex lock;          /* FW_RANK_DOMAIN; guards what follows. */
+    struct fw_pool *foreign_pools; /* Of foms created without a turn; one per type. */
+    uint64_t foreign_id;
+    struct fw_list participants;
+    struct fw_list quiescences;
+};
+
+/* The core whose turn the calling thread has, or NULL. */
+static inline struct fw_core *fw_core_self(void)
+{
+    return fw_thread_self()->turn;
+}
+
+/* That of a fom, for its own core or for who has won it: relaxed, the winning has ordered it. */
+static inline struct fw_core *fw_fom_core(const struct fw_fom *fom)
+{
+    return atomic_load_explicit(&fom->core, memory_order_relaxed);
+}
+
+static inline enum fw_domain_state fw_domain_state(const struct fw_domain *domain)
+{
+    return (enum fw_domain_state)atomic_load_explicit(&domain->state, memory_order_acquire);
+}
+
+/* run.c */
+
+/* The core's loop, until `handler` has to give the turn to another or the core ends. */
+void fw_core_run(struct fw_core *core, struct fw_handler *handler);
+
+/* fom.c */
+
+/* One visit of a fom from the run-queue: as many steps as its quantum allows. */
+void fw_fom_run(struct fw_core *core, struct fw_fom *fom);
+
+/* Puts a READY fom into the run-queue of this core. */
+void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom);
+
+/* The winner of a fom takes it to its core. */
+void fw_fom_deliver(struct fw_fom *fom);
+
+/* Any thread that knows it to be alive. */
+void fw_fom_wake(struct fw_fom *fom);
+
+/* Takes the memory of a fom that is gone back, on the core it was born on. */
+void fw_fom_free(struct fw_core *core, struct fw_fom *fom);
+
+/* Chooses a core of the locality for a new fom. */
+struct fw_core *fw_locality_core(struct fw_locality *locality);
+
+/* Wakes all foms that were born here, so that they notice a change of the domain's state. */
+void fw_core_stir(struct fw_core *core);
+void fw_domain_stir_foreign(struct fw_domain *domain);
+
+/* For people. */
+const char *fw_phase_name(const struct fw_fom_type *type, unsigned phase);
+
+/* channel.c */
+void fw_fom_disarm(struct fw_fom *fom);
+
+/* One of the domain's locks, for an object that all threads share. */
+struct fw_mutex *fw_domain_pick_lock(struct fw_domain *domain);
+
+/* turn.c */
+
+/* Makes a thread that has the turn, which the caller has given up, or that nobody had. */
+FW_MUST_CHECK int fw_core_add_handler(struct fw_core *core);
+void fw_domain_release_permit(struct fw_domain *domain);
+void fw_core_queue_for_permit(struct fw_core *core, struct fw_fom *fom);
+void fw_core_take_permits(struct fw_core *core);
+void fw_core_join(struct fw_core *core);
+
+/* limit.c */
+int64_t fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom);
+void fw_limit_observe(struct fw_core *core, const struct fw_fom *fom, int64_t waited_ns);
+
+/* quiesce.c */
+void fw_safety_online(struct fw_participant *participant);
+void fw_safety_offline(struct fw_participant *participant);
+void fw_safety_pass(struct fw_participant *participant);

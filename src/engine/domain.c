@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A domain: made, started, drained, stopped.
+ *
+ * Stopping. The state changes first; then every fom is woken, and looks at the state before its
+ * next tick and before it parks. A fom that is being created is counted before its maker looks at
+ * the state, so once the state has changed the counts can only fall, and a sum of 0 is the end.
+ * Only then are the threads told to end: foms need them to reach their FAILED and FINISHED.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fairway/engine.h>
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "engine/core.h"
+#include "engine/mail.h"
+#include "io/clock.h"
+
+FW_LOG_MODULE_USE(engine);
+
+enum { WATCH_NS = 100 * FW_NS_PER_MS, REPORT_EVERY = 50 };
+
+static void config_complete(struct fw_domain_config *config, const struct fw_topology *topology)
+{
+    if (config->cores_per_locality == 0) {
+        config->cores_per_locality = 1;
+    }
+    if (config->locality_count == 0) {
+        uint32_t cores = topology->cpu_count;
+        uint32_t quota = (topology->quota_milli + 999) / 1000;
+        cores = quota > 0 && quota < cores ? quota : cores;
+        config->locality_count = cores / config->cores_per_locality;
+        config->locality_count += config->locality_count == 0;
+    }
+    config->bracket_limit += config->bracket_limit == 0 ? 64 : 0;
+    config->spare_limit += config->spare_limit == 0 ? 2 : 0;
+    config->wait_min_ns += config->wait_min_ns == 0 ? FW_NS_PER_S : 0;
+    config->wait_max_ns += config->wait_max_ns == 0 ? 60 * (int64_t)FW_NS_PER_S : 0;
+    config->stall_ns += config->stall_ns == 0 ? FW_NS_PER_S : 0;
+}
+
+static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t index)
+{
+    core->domain = domain;
+    core->index = index;
+    core->cpu = domain->topology.cpus[index % domain->topology.cpu_count];
+    core->now = fw_clock_now_ns();
+    fw_queue_init(&core->queue);
+    fw_wheel_init(&core->wheel, FW_WHEEL_TICK_BITS, core->now);
+    fw_doorbell_init(&core->bell);
+    fw_mutex_init(&core->lock, FW_RANK_CORE);
+    fw_list_init(&core->handlers);
+    fw_list_init(&core->idle);
+    fw_list_init(&core->returning);
+    fw_list_init(&core->bracketed);
+    fw_list_init(&core->descriptors);
+    core->pools = calloc(FW_FOM_TYPES_MAX, sizeof *core->pools);
+    core->estimates = calloc(FW_FOM_TYPES_MAX, sizeof *core->estimates);
+    core->metrics = aligned_alloc(FW_CACHE_LINE, sizeof *core->metrics);
+    if (core->pools == NULL || core->estimates == NULL || core->metrics == NULL) {
+        return -ENOMEM;
+    }
+    memset(core->metrics, 0, sizeof *core->metrics);
+    struct fw_locality *locality = &domain->localities[index / domain->config.cores_per_locality];
+    uint32_t place = atomic_load_explicit(&locality->core_count, memory_order_relaxed);
+    atomic_init(&locality->cores[place], core);
+    atomic_init(&locality->core_count, place + 1);
+    atomic_init(&core->locality, locality);
+    struct fw_reason reason;
+    int rc = fw_reactor_create(&core->reactor, &reason);
+    if (rc != 0) {
+        FW_LOG(engine, ERROR, "cannot start core %u: %s", index, reason.text);
+        return rc;
+    }
+    return fw_mail_init(core);
+}
+
+static void core_fini(struct fw_core *core)
+{
+    if (core->domain == NULL) {
+        return; /* Was never made. */
+    }
+    fw_mail_fini(core);
+    if (core->reactor != NULL) {
+        fw_reactor_destroy(core->reactor);
+    }
+    for (uint32_t i = 0; i < core->domain->type_count; i++) {
+        fw_pool_fini(&core->pools[i]);
+    }
+    free(core->pools);
+    free(core->estimates);
+    free(core->metrics);
+    fw_mutex_fini(&core->lock);
+    fw_wheel_fini(&core->wheel);
+}
+
+static int domain_make_cores(struct fw_domain *domain)
+{
+    const struct fw_domain_config *config = &domain->config;
+    uint64_t count = (uint64_t)config->locality_count * config->cores_per_locality;
+    if (count > FW_CORES_MAX) {
+        FW_LOG(engine, ERROR, "%" PRIu64 " cores are too many, at most %d", count, FW_CORES_MAX);
+        return -EINVAL;
+    }
+    domain->cores = aligned_alloc(alignof(struct fw_core), count * sizeof *domain->cores);
+    domain->localities = calloc(config->locality_count, sizeof *domain->localities);
+    if (domain->cores == NULL || domain->localities == NULL) {
+        return -ENOMEM;
+    }
+    memset(domain->cores, 0, count * sizeof *domain->cores);
+    domain->core_count = (uint32_t)count;
+    domain->locality_count = config->locality_count;
+    for (uint32_t i = 0; i < domain->locality_count; i++) {
+        domain->localities[i].domain = domain;
+        domain->localities[i].index = i;
+    }
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        int rc = core_init(&domain->cores[i], domain, i);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int fw_domain_create(struct fw_domain **domain, const struct fw_domain_config *config)
+{
+    struct fw_domain *made = aligned_alloc(alignof(struct fw_domain), sizeof *made);
+    if (made == NULL) {
+        return -ENOMEM;
+    }
+    memset(made, 0, sizeof *made);
+    made->config = *config;
+    fw_mutex_init(&made->lock, FW_RANK_DOMAIN);
+    for (uint32_t i = 0; i < FW_CHANNEL_LOCKS; i++) {
+        fw_mutex_init(&made->channel_locks[i], FW_RANK_CHANNEL);
+    }
+    fw_parker_init(&made->stopper);
+    fw_list_init(&made->participants);
+    fw_list_init(&made->quiescences);
+    struct fw_reason reason;
+    int rc = fw_topology_init(&made->topology, &reason);
+    if (rc != 0) {
+        FW_LOG(engine, ERROR, "cannot find out about this machine: %s", reason.text);
+        goto failed;
+    }
+    config_complete(&made->config, &made->topology);
+    atomic_init(&made->permits, (int32_t)made->config.bracket_limit);
+    made->foreign_pools = calloc(FW_FOM_TYPES_MAX, sizeof *made->foreign_pools);
+    rc = made->foreign_pools == NULL ? -ENOMEM : domain_make_cores(made);
+    if (rc != 0) {
+        goto failed;
+    }
+    *domain = made;
+    return 0;
+
+failed:
+    fw_domain_destroy(made);
+    return rc;
+}
+
+void fw_domain_destroy(struct fw_domain *domain)
+{
+    enum fw_domain_state state = fw_domain_state(domain);
+    FW_ASSERT(state == FW_DOMAIN_INIT || state == FW_DOMAIN_STOP);
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        core_fini(&domain->cores[i]);
+    }
+    for (uint32_t i = 0; i < domain->type_count; i++) {
+        fw_pool_fini(&domain->foreign_pools[i]);
+    }
+    free(domain->foreign_pools);
+    free(domain->cores);
+    free(domain->localities);
+    fw_topology_fini(&domain->topology);
+    for (uint32_t i = 0; i < FW_CHANNEL_LOCKS; i++) {
+        fw_mutex_fini(&domain->channel_locks[i]);
+    }
+    fw_mutex_fini(&domain->lock);
+    free(domain);
+}
+
+static bool type_is_sound(const struct fw_fom_type *type)
+{
+    return type->name != NULL && type->tick != NULL && type->phase_count > 0 &&
+           type->phase_count <= FW_PHASES_MAX - FW_PHASE_FIRST &&
+           type->size >= sizeof(struct fw_fom) && type->size <= FW_FOM_SIZE_MAX &&
+           type->limit_count > 0 && (type->depart == NULL) == (type->arrive == NULL);
+}
+
+int fw_domain_add_type(struct fw_domain *domain, const struct fw_fom_type *type)
+{
+    FW_ASSERT(fw_domain_state(domain) == FW_DOMAIN_INIT);
+    if (!type_is_sound(type) || domain->type_count == FW_FOM_TYPES_MAX) {
+        FW_LOG(engine, ERROR, "the fom type %s is not sound, or one too many",
+               type->name != NULL ? type->name : "without a name");
+        return -EINVAL;
+    }
+    uint32_t number = domain->type_count;
+    uint32_t made = 0;
+    int rc = fw_pool_init(&domain->foreign_pools[number], type->size, FW_FOM_ALIGNMENT,
+                          sizeof(uint64_t), type->limit_count);
+    for (; rc == 0 && made < domain->core_count; made++) {
+        rc = fw_pool_init(&domain->cores[made].pools[number], type->size, FW_FOM_ALIGNMENT,
+                          sizeof(uint64_t), type->limit_count);
+    }
+    if (rc == 0) { /* Else there is nothing to undo: an empty pool has no memory. */
+        domain->types[number] = type;
+        domain->type_count++;
+    }
+    return rc;
+}
+
+static void domain_end_threads(struct fw_domain *domain)
+{
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        /* Release, for the acquire in the loop. */
+        atomic_store_explicit(&domain->cores[i].must_exit, true, memory_order_release);
+        fw_core_ring(&domain->cores[i]);
+    }
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        fw_core_join(&domain->cores[i]);
+        atomic_store_explicit(&domain->cores[i].must_exit, false, memory_order_relaxed);
+    }
+    /* Foms that were born elsewhere may still be on their way home. All is this thread's now. */
+    bool is_flushed;
+    do {
+        is_flushed = true;
+        for (uint32_t i = 0; i < domain->core_count; i++) {
+            (void)fw_mail_receive(&domain->cores[i]);
+            is_flushed = fw_mail_flush(&domain->cores[i]) && is_flushed;
+        }
+    } while (!is_flushed);
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        (void)fw_mail_receive(&domain->cores[i]);
+    }
+}
+
+int fw_domain_start(struct fw_domain *domain)
+{
+    FW_ASSERT(fw_domain_state(domain) == FW_DOMAIN_INIT);
+    atomic_store(&domain->state, FW_DOMAIN_NORMAL);
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        int rc = fw_core_add_handler(&domain->cores[i]);
+        if (rc != 0) {
+            FW_LOG(engine, ERROR, "cannot start a thread for core %u: %s", i, strerrordesc_np(-rc));
+            domain_end_threads(domain);
+            atomic_store(&domain->state, FW_DOMAIN_INIT);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* Wakes every fom, after the state has changed. */
+static void domain_stir(struct fw_domain *domain)
+{
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        /* Release, for the acquire in the loop. */
+        atomic_store_explicit(&domain->cores[i].must_stir, true, memory_order_release);
+        fw_core_ring(&domain->cores[i]);
+    }
+    fw_domain_stir_foreign(domain);
+}
+
+void fw_domain_drain(struct fw_domain *domain)
+{
+    uint32_t state = FW_DOMAIN_NORMAL;
+    FW_YIELD_POINT("domain: drain");
+    if (atomic_compare_exchange_strong(&domain->state, &state, FW_DOMAIN_DRAIN)) {
+        domain_stir(domain);
+    }
+}
+
+static int64_t domain_live_count(struct fw_domain *domain)
+{
+    int64_t count = atomic_load(&domain->live_count);
+    for (uint32_t i = 0; i < domain->core_count; i++) {
+        count += atomic_load(&domain->cores[i].live_count);
+    }
+    return count;
+}
+
+/* Waits until all foms are gone or the time has come. Returns how many there are still. */
+static int64_t domain_wait(struct fw_domain *domain, int64_t deadline)
+{
+    for (uint32_t i = 1;; i++) {
+        int64_t live = domain_live_count(domain);
+        int64_t left = deadline - fw_clock_now_ns();
+        if (live == 0 || left <= 0) {
+            return live;
+        }
+        if (!fw_park_for(&domain->stopper, left < WATCH_NS ? left : WATCH_NS) &&
+            i % REPORT_EVERY == 0) {
+            FW_LOG(engine, NOTICE, "waiting for %" PRId64 " foms to end", live);
+        }
+    }
+}
+
+uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
+{
+    FW_ASSERT(fw_core_self() == NULL);
+    if (fw_domain_state(domain) == FW_DOMAIN_INIT) {
+        atomic_store(&domain->state, FW_DOMAIN_STOP);
+        return 0;
+    }
+    fw_domain_drain(domain);
+    int64_t left = domain_wait(domain, fw_clock_now_ns() + grace_ns);
+    if (left > 0) {
+        /* Release, for the acquire in forced_error(). */
+        atomic_store_explicit(&domain->is_killing, true, memory_order_release);
+        domain_stir(domain);
+        (void)domain_wait(domain, INT64_MAX);
+    }
+    atomic_store(&domain->state, FW_DOMAIN_STOP);
+    domain_end_threads(domain);
+    return (uint64_t)left;
+}
+
+uint32_t fw_domain_locality_count(const struct fw_domain *domain)
+{
+    return domain->locality_count;
+}
+
+struct fw_locality *fw_domain_locality(struct fw_domain *domain, uint32_t index)
+{
+    return index < domain->locality_count ? &domain->localities[index] : NULL;
+}
+
+struct fw_locality *fw_domain_home_by_key(struct fw_domain *domain, uint64_t key)
+{
+    uint64_t hash = fw_hash(&key, sizeof key, 0);
+    return &domain->localities[((hash >> 32) * domain->locality_count) >> 32];
+}
+
+/* How busy a core is: foms that are ready count most, those it has at all decide between equals. */
+static int64_t core_load(const struct fw_core *core)
+{
+    /* Relaxed: figures to choose by. */
+    int64_t ready = atomic_load_explicit(&core->queue_length, memory_order_relaxed);
+    return (ready << 32) + atomic_load_explicit(&core->live_count, memory_order_relaxed);
+}
+
+struct fw_core *fw_locality_core(struct fw_locality *locality)
+{
+    uint32_t count = atomic_load_explicit(&locality->core_count, memory_order_acquire);
+    struct fw_core *best = atomic_load_explicit(&locality->cores[0], memory_order_acquire);
+    for (uint32_t i = 1; i < count; i++) {
+        struct fw_core *core = atomic_load_explicit(&locality->cores[i], memory_order_acquire);
+        if (core_load(core) < core_load(best)) {
+            best = core;
+        }
+    }
+    return best;
+}
+
+struct fw_locality *fw_domain_home_by_load(struct fw_domain *domain)
+{
+    struct fw_core *best = fw_locality_core(&domain->localities[0]);
+    for (uint32_t i = 1; i < domain->locality_count; i++) {
+        struct fw_core *core = fw_locality_core(&domain->localities[i]);
+        if (core_load(core) < core_load(best)) {
+            best = core;
+        }
+    }
+    return atomic_load_explicit(&best->locality, memory_order_acquire);
+}
+
+void fw_locality_send(struct fw_locality *locality, struct fw_message *message)
+{
+    fw_mail_send_message(atomic_load_explicit(&locality->cores[0], memory_order_relaxed), message);
+}

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a fom on its core: created, queued, ticked from phase to phase, parked, gone.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <fairway/engine.h>
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "engine/mail.h"
+#include "engine/word.h"
+#include "io/clock.h"
+
+FW_LOG_MODULE(engine);
+
+_Static_assert(sizeof(struct fw_fom) <= 120, "a parked fom is small");
+_Static_assert(offsetof(struct fw_fom, wake_word) == 0, "the pool's stable bytes");
+
+enum { BORN_WITHOUT_TURN = UINT16_MAX };
+
+/* What a wait leaves behind until the next tick. */
+enum { WAIT_FLAGS = FW_FOM_IS_LIMITED | FW_FOM_HAS_DEADLINE | FW_FOM_WAS_PATIENT };
+
+static const char *const standard_names[FW_PHASE_FIRST] = {
+    [FW_PHASE_FINISHED] = "FINISHED",     [FW_PHASE_FAILED] = "FAILED",
+    [FW_PHASE_INITIALISE] = "INITIALISE", [FW_PHASE_AUTHENTICATE] = "AUTHENTICATE",
+    [FW_PHASE_AUTHORISE] = "AUTHORISE",
+};
+
+const char *fw_phase_name(const struct fw_fom_type *type, unsigned phase)
+{
+    if (phase < FW_PHASE_FIRST) {
+        return standard_names[phase];
+    }
+    return phase - FW_PHASE_FIRST < type->phase_count ? type->phases[phase - FW_PHASE_FIRST].name
+                                                      : "a phase the type does not have";
+}
+
+static bool phase_is_patient(const struct fw_fom *fom)
+{
+    return fom->phase >= FW_PHASE_FIRST &&
+           fom->type->phases[fom->phase - FW_PHASE_FIRST].is_patient;
+}
+
+/* ---- where it runs ------------------------------------------------------------------------- */
+
+void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom)
+{
+    FW_ASSERT(fw_fom_core(fom) == core);
+    if (fom->flags & FW_FOM_IS_MOVING) {
+        fom->flags &= (uint16_t)~FW_FOM_IS_MOVING;
+        fom->type->arrive(fom);
+    }
+    if (fom->flags & FW_FOM_IS_LIMITED) {
+        fw_limit_observe(core, fom, core->now - fom->since);
+    }
+    if ((fom->flags & FW_FOM_IS_FRESH) == 0) {
+        fom->since = core->now;
+    }
+    fw_queue_push(&core->queue, fom);
+}
+
+void fw_fom_deliver(struct fw_fom *fom)
+{
+    struct fw_core *core = fw_fom_core(fom);
+    if (FW_LIKELY(fw_core_self() == core)) {
+        fw_fom_enqueue(core, fom);
+    } else {
+        fw_mail_send_fom(core, fom);
+    }
+}
+
+void fw_fom_wake(struct fw_fom *fom)
+{
+    if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {
+        fw_fom_deliver(fom);
+    }
+}
+
+struct fw_ticket fw_fom_ticket(struct fw_fom *fom)
+{
+    /* It is READY, so only the bit for notifications may change meanwhile. */
+    return (struct fw_ticket){.fom = fom,
+                              .generation = fw_word_generation(fw_word_get(&fom->wake_word))};
+}
+
+void fw_ticket_wake(struct fw_ticket ticket)
+{
+    if (fw_word_wake(&ticket.fom->wake_word, ticket.generation)) {
+        fw_fom_deliver(ticket.fom);
+    }
+}
+
+/* Goes where fw_fom_move() said, if it may. False: it stays. */
+static bool fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core *to)
+{
+    fw_fom_disarm(fom);
+    if (to == core || !fom->type->depart(fom)) {
+        return false;
+    }
+    (void)fw_wheel_cancel(&core->wheel, &fom->timer);
+    fw_counter_increment(&core->metrics->foms_moved);
+    fom->flags |= FW_FOM_IS_MOVING;
+    /* Relaxed: who sends it publishes it; who wakes it does not read this while it is READY. */
+    atomic_store_explicit(&fom->core, to, memory_order_relaxed);
+    fw_mail_send_fom(to, fom);
+    return true;
+}
+
+int fw_fom_move(struct fw_fom *fom, struct fw_locality *home)
+{
+    FW_ASSERT(fw_core_self() == fw_fom_core(fom) && (fom->flags & FW_FOM_IN_TICK));
+    if (fom->type->depart == NULL || fom->type->arrive == NULL) {
+        return -ENOTSUP;
+    }
+    fom->flags |= FW_FOM_IS_MOVING;
+    fom->next = (struct fw_fom *)(void *)fw_locality_core(home); /* No queue has it in a tick. */
+    fom->locality = (uint16_t)home->index;
+    return 0;
+}
+
+/* ---- made and gone ------------------------------------------------------------------------- */
+
+static void timer_expired(struct fw_timer *timer)
+{
+    struct fw_fom *fom = FW_CONTAINER_OF(timer, struct fw_fom, timer);
+    struct fw_core *core = fw_fom_core(fom);
+    if ((fom->flags & (FW_FOM_IS_LIMITED | FW_FOM_HAS_DEADLINE)) == 0) {
+        return; /* Left over from a wait that is over. */
+    }
+    if (fom->flags & FW_FOM_IS_LIMITED) {
+        int64_t limit = fom->since + fw_limit_ns(core, fom);
+        if (limit > core->now) {
+            fw_wheel_start(&core->wheel, timer, limit); /* The limit has grown meanwhile. */
+            return;
+        }
+    }
+    uint16_t how = fom->flags & FW_FOM_IS_LIMITED ? FW_FOM_OVERDUE : FW_FOM_TIMED_OUT;
+    if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {
+        fom->flags &= (uint16_t)~FW_FOM_IS_LIMITED; /* It says nothing of how long waits take. */
+        fom->flags |= how;
+        fw_fom_enqueue(core, fom);
+    }
+}
+
+static int type_number(const struct fw_domain *domain, const struct fw_fom_type *type)
+{
+    for (uint32_t i = 0; i < domain->type_count; i++) {
+        if (domain->types[i] == type) {
+            return (int)i;
+        }
+    }
+    FW_ASSERT(!"the domain knows the type");
+    return -EINVAL;
+}
+
+/* Memory for it, and where it comes from: the pool of the caller's core, or the domain's own. */
+static struct fw_fom *fom_allocate(struct fw_domain *domain, struct fw_core *self, int number,
+                                   uint64_t *id)
+{
+    if (self != NULL) {
+        *id = ((uint64_t)(self->index + 1) << 48) | ++self->next_id;
+        fw_counter_increment(&self->metrics->foms_created);
+        return fw_pool_alloc(&self->pools[number]);
+    }
+    fw_mutex_lock(&domain->lock);
+    struct fw_fom *fom = fw_pool_alloc(&domain->foreign_pools[number]);
+    *id = ++domain->foreign_id;
+    fw_mutex_unlock(&domain->lock);
+    return fom;
+}
+
+void fw_fom_free(struct fw_core *core, struct fw_fom *fom)
+{
+    fw_pool_free(&core->pools[fom->type_number], fom);
+}
+
+/* Foms under way, as far as this thread counts them. The sum over all counts is what is true. */
+static _Atomic int64_t *live_count(struct fw_domain *domain, struct fw_core *self)
+{
+    return self != NULL ? &self->live_count : &domain->live_count;
+}
+
+static void fom_release(struct fw_fom *fom, struct fw_domain *domain, struct fw_core *self)
+{
+    uint16_t born = fom->born;
+    uint8_t number = fom->type_number;
+    fw_word_finish(&fom->wake_word);
+    if (born == BORN_WITHOUT_TURN) {
+        fw_mutex_lock(&domain->lock);
+        fw_pool_free(&domain->foreign_pools[number], fom);
+        fw_mutex_unlock(&domain->lock);
+    } else if (self != NULL && self->index == born) {
+        fw_fom_free(self, fom);
+    } else {
+        fw_mail_send_fom(&domain->cores[born], fom);
+    }
+    /*
+     * Counted first, looked at then, as in fw_fom_create(): either who waits for the last fom has
+     * counted, or it is unparked.
+     */
+    atomic_fetch_sub(live_count(domain, self), 1);
+    FW_YIELD_POINT("fom: gone");
+    if (FW_UNLIKELY(atomic_load(&domain->state) != FW_DOMAIN_NORMAL)) {
+        fw_unpark(&domain->stopper);
+    }
+}
+
+int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain, const struct fw_fom_type *type,
+                  struct fw_locality *home)
+{
+    struct fw_core *self = fw_core_self();
+    if (self != NULL && self->domain != domain) {
+        self = NULL;
+    }
+    /*
+     * Counted first, looked at then, and fw_domain_drain() does it the other way round. Both
+     * sequentially consistent: either the drain counts this fom or this sees the drain.
+     */
+    _Atomic int64_t *live = live_count(domain, self);
+    atomic_fetch_add(live, 1);
+    FW_YIELD_POINT("fom: counted");
+    int rc = -ESHUTDOWN;
+    if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {
+        goto refused;
+    }
+    int number = type_number(domain, type);
+    uint64_t id;
+    struct fw_fom *made = fom_allocate(domain, self, number, &id);
+    if (made == NULL) {
+        rc = -ENOMEM;
+        goto refused;
+    }
+    memset((char *)made + sizeof made->wake_word, 0, type->size - sizeof made->wake_word);
+    fw_word_create(&made->wake_word);
+    made->type = type;
+    made->type_number = (uint8_t)number;
+    made->id = id;
+    made->born = self != NULL ? (uint16_t)self->index : (uint16_t)BORN_WITHOUT_TURN;
+    made->phase = FW_PHASE_INITIALISE;
+    made->priority = FW_FOM_PRIORITY_NORMAL;
+    made->flags = FW_FOM_IS_FRESH;
+    fw_timer_init(&made->timer, timer_expired);
+    struct fw_core *core =
+        home == NULL && self != NULL
+            ? self
+            : fw_locality_core(home != NULL ? home : fw_domain_home_by_load(domain));
+    atomic_init(&made->core, core);
+    made->locality = (uint16_t)atomic_load_explicit(&core->locality, memory_order_relaxed)->index;
+    *fom = made;
+    return 0;
+
+refused:
+    atomic_fetch_sub(live, 1);
+    fw_unpark(&domain->stopper);
+    return rc;
+}
+
+void fw_fom_start(struct fw_fom *fom)
+{
+    FW_ASSERT(fom->flags & FW_FOM_IS_FRESH);
+    struct fw_core *self = fw_core_self();
+    fom->since = self != NULL ? self->now : fw_clock_now_ns();
+    fw_fom_deliver(fom);
+}
+
+void fw_fom_discard(struct fw_fom *fom)
+{
+    FW_ASSERT(fom->flags & FW_FOM_IS_FRESH);
+    struct fw_domain *domain = fw_fom_core(fom)->domain;
+    struct fw_core *self = fw_core_self();
+    fom_release(fom, domain, self != NULL && self->domain == domain ? self : NULL);
+}
+
+static void stir_one(void *object, void *context)
+{
+    (void)context;
+    struct fw_fom *fom = object;
+    fw_fom_wake(fom); /* Those that are ready too: they may be about to park. */
+}
+
+void fw_core_stir(struct fw_core *core)
+{
+    for (uint32_t i = 0; i < core->domain->type_count; i++) {
+        fw_pool_visit(&core->pools[i], stir_one, NULL);
+    }
+}
+
+void fw_domain_stir_foreign(struct fw_domain *domain)
+{
+    fw_mutex_lock(&domain->lock);
+    for (uint32_t i = 0; i < domain->type_count; i++) {
+        fw_pool_visit(&domain->foreign_pools[i], stir_one, NULL);
+    }
+    fw_mutex_unlock(&domain->lock);
+}
+
+/* ---- steps --------------------------------------------------------------------------------- */
+
+/* Which phases may follow the fom's, FAILED and itself apart. */
+static uint64_t phases_next(const struct fw_fom *fom)
+{
+    if (FW_LIKELY(fom->phase >= FW_PHASE_FIRST)) {
+        return fom->type->phases[fom->phase - FW_PHASE_FIRST].next;
+    }
+    return fom->phase == FW_PHASE_FAILED ? FW_PHASE_BIT(FW_PHASE_FINISHED)
+                                         : FW_PHASE_BIT(fom->phase + 1U);
+}
+
+static void fom_fail(struct fw_core *core, struct fw_fom *fom, int error)
+{
+    fom->result = error;
+    fom->phase = FW_PHASE_FAILED;
+    fw_counter_increment(&core->metrics->foms_failed);
+}
+
+/* Takes the fom to the phase that its tick chose. */
+static void fom_transition(struct fw_core *core, struct fw_fom *fom)
+{
+    unsigned to = fom->next_phase;
+    if (to == fom->phase) {
+        return;
+    }
+    if (to == FW_PHASE_FAILED) {
+        fom_fail(core, fom, fom->result < 0 ? fom->result : -ECANCELED);
+        return;
+    }
+    if (FW_LIKELY(to < FW_PHASES_MAX && (phases_next(fom) & FW_PHASE_BIT(to)) != 0)) {
+        fom->phase = (uint8_t)to;
+        return;
+    }
+    FW_LOG(engine, ERROR, "fom %" PRIx64 " of type %s: %s may not follow %s; it fails", fom->id,
+           fom->type->name, fw_phase_name(fom->type, to), fw_phase_name(fom->type, fom->phase));
+    fw_counter_increment(&core->metrics->illegal_steps);
+    if (fom->phase == FW_PHASE_FAILED) {
+        fom->phase = FW_PHASE_FINISHED;
+    } else {
+        fom_fail(core, fom, -EPROTO);
+    }
+}
+
+static enum fw_step standard_tick(struct fw_core *core, struct fw_fom *fom)
+{
+    const struct fw_domain_config *config = &core->domain->config;
+    switch (fom->phase) {
+    case FW_PHASE_INITIALISE: {
+        int rc = fom->type->initialise != NULL ? fom->type->initialise(fom) : 0;
+        return rc != 0 ? fw_fom_fail(fom, rc) : fw_fom_next(fom);
+    }
+    case FW_PHASE_AUTHENTICATE:
+        return config->authenticate != NULL ? config->authenticate(fom) : fw_fom_next(fom);
+    case FW_PHASE_AUTHORISE:
+        return config->authorise != NULL ? config->authorise(fom) : fw_fom_next(fom);
+    default:
+        FW_ASSERT(fom->phase == FW_PHASE_FAILED);
+        return fom->type->tick(fom);
+    }
+}
+
+static bool fom_invariant(const struct fw_fom *fom)
+{
+    return fom->type->invariant == NULL || fom->type->invariant(fom);
+}
+
+/* One tick and where it leads. */
+static enum fw_step fom_step(struct fw_core *core, struct fw_fom *fom)
+{
+    if (fom->armed != NULL) {
+        fw_fom_disarm(fom);
+    }
+    bool is_specific = fom->phase >= FW_PHASE_FIRST;
+    FW_CHECK(!is_specific || fom_invariant(fom));
+    const struct fw_observer *observer = &core->domain->config.observer;
+    if (FW_UNLIKELY(observer->tick_begins != NULL)) {
+        observer->tick_begins(fom, &fom->cross_cut);
+    }
+    fom->next_phase = fom->phase;
+    enum fw_step step = FW_LIKELY(is_specific) ? fom->type->tick(fom) : standard_tick(core, fom);
+    FW_ASSERT(core->holder->depth == 0); /* A tick leaves every bracket that it has entered. */
+    FW_CHECK(!is_specific || fom_invariant(fom));
+    if (FW_UNLIKELY(observer->tick_ended != NULL)) {
+        observer->tick_ended(fom, &fom->cross_cut, step);
+    }
+    uint8_t before = fom->phase;
+    fom_transition(core, fom);
+    /* Relaxed: the turn alone writes it, and readers only compare. */
+    uint64_t ticks = atomic_load_explicit(&core->tick_count, memory_order_relaxed);
+    atomic_store_explicit(&core->tick_count, ticks + 1, memory_order_relaxed);
+    /* Who has just failed does not wait for what it had in mind. */
+    return fom->phase == FW_PHASE_FAILED && before != FW_PHASE_FAILED ? FW_STEP_AGAIN : step;
+}
+
+/*
+ * Says why the fom must not go on as it was, if so. Called before a tick and before it parks; a
+ * change of the domain's state is seen by the one or the other, because fw_core_stir() wakes all
+ * foms after it, and waking orders memory.
+ */
+static int forced_error(const struct fw_core *core, const struct fw_fom *fom)
+{
+    bool is_normal = fw_domain_state(core->domain) == FW_DOMAIN_NORMAL;
+    if (FW_LIKELY(is_normal && (fom->flags & FW_FOM_OVERDUE) == 0)) {
+        return 0;
+    }
+    if (fom->phase == FW_PHASE_FAILED) {
+        return 0; /* Time-outs and shutdown leave who is about to end alone. */
+    }
+    if (fom->flags & FW_FOM_OVERDUE) {
+        return -ETIMEDOUT;
+    }
+    /* Acquire, for the release in fw_domain_stop(). */
+    bool is_killing = atomic_load_explicit(&core->domain->is_killing, memory_order_acquire);
+    return is_killing || (fom->flags & FW_FOM_WAS_PATIENT) ? -ESHUTDOWN : 0;
+}
+
+static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
+{
+    if (error == -ETIMEDOUT) {
+        fw_counter_increment(&core->metrics->foms_overdue);
+        FW_LOG(engine, WARNING, "fom %" PRIx64 " of type %s waited too long in %s; it fails",
+               fom->id, fom->type->name, fw_phase_name(fom->type, fom->phase));
+    }
+    fw_fom_disarm(fom);
+    fw_word_renew(&fom->wake_word); /* What it waited for may still come, and is nothing to it. */
+    fom_fail(core, fom, error);
+}
+
+static void fom_begin(struct fw_core *core, struct fw_fom *fom)
+{
+    FW_ASSERT((fom->flags & FW_FOM_IN_TICK) == 0); /* Else it would run twice at once. */
+    fw_word_begin(&fom->wake_word);
+    core->fom = fom;
+    int error = forced_error(core, fom);
+    if (fom->flags & FW_FOM_IS_FRESH) {
+        fw_histogram_record(&core->metrics->first_tick, (uint64_t)(core->now - fom->since));
+        if (core->domain->config.observer.created != NULL) {
+            core->domain->config.observer.created(fom, &fom->cross_cut);
+        }
+    }
+    uint16_t over = WAIT_FLAGS | FW_FOM_OVERDUE | FW_FOM_IS_FRESH;
+    fom->flags = (uint16_t)((fom->flags & ~over) | FW_FOM_IN_TICK);
+    if (FW_UNLIKELY(error != 0)) {
+        fom_force(core, fom, error);
+    }
+}
+
+/* Of a bracket that it was allowed to enter, and did not. */
+static void fom_give_permit_back(struct fw_core *core, struct fw_fom *fom)
+{
+    if (FW_UNLIKELY(fom->flags & FW_FOM_HAS_PERMIT)) {
+        fom->flags &= (uint16_t)~FW_FOM_HAS_PERMIT;
+        fw_domain_release_permit(core->domain);
+    }
+}
+
+static void fom_end(struct fw_core *core, struct fw_fom *fom)
+{
+    fw_fom_disarm(fom);
+    (void)fw_wheel_cancel(&core->wheel, &fom->timer);
+    if (fom->type->finish != NULL) {
+        fom->type->finish(fom);
+    }
+    if (core->domain->config.observer.finished != NULL) {
+        core->domain->config.observer.finished(fom, &fom->cross_cut);
+    }
+    core->fom = NULL;
+    fom_give_permit_back(core, fom);
+    fom_release(fom, core->domain, core);
+}
+
+static void fom_park(struct fw_core *core, struct fw_fom *fom)
+{
+    bool is_patient = phase_is_patient(fom);
+    fom->since = core->now;
+    if (is_patient) {
+        fom->flags |= FW_FOM_WAS_PATIENT;
+    } else if ((fom->flags & FW_FOM_HAS_DEADLINE) == 0 && fom->phase != FW_PHASE_FAILED) {
+        fom->flags |= FW_FOM_IS_LIMITED;
+        fw_wheel_start(&core->wheel, &fom->timer, core->now + fw_limit_ns(core, fom));
+    }
+    if (forced_error(core, fom) != 0 || !fw_word_park(&fom->wake_word)) {
+        fw_fom_enqueue(core, fom); /* Its next tick finds out why. */
+    }
+}
+
+void fw_fom_run(struct fw_core *core, struct fw_fom *fom)
+{
+    fom_begin(core, fom);
+    enum fw_step step = FW_STEP_AGAIN;
+    for (int i = 0; i < FW_FOM_QUANTUM && step == FW_STEP_AGAIN; i++) {
+        fom->flags &= (uint16_t)~FW_FOM_HAS_DEADLINE;
+        step = fom_step(core, fom);
+        fom->flags &= (uint16_t)~FW_FOM_TIMED_OUT;
+        if (fom->phase == FW_PHASE_FINISHED) {
+            fom_end(core, fom);
+            return;
+        }
+    }
+    core->fom = NULL;
+    fom_give_permit_back(core, fom);
+    bool is_leaving = (fom->flags & FW_FOM_IS_MOVING) != 0;
+    bool wants_permit = (fom->flags & FW_FOM_WANTS_PERMIT) != 0;
+    fom->flags &= (uint16_t) ~(FW_FOM_IN_TICK | FW_FOM_IS_MOVING | FW_FOM_WANTS_PERMIT);
+    if (FW_UNLIKELY(is_leaving)) {
+        if (fom_depart(core, fom, (struct fw_core *)(void *)fom->next)) {
+            return;
+        }
+        step = FW_STEP_YIELD; /* It stays, and its clinks are disarmed: let it look again. */
+    }
+    if (FW_UNLIKELY(wants_permit && step == FW_STEP_WAIT)) {
+        fw_core_queue_for_permit(core, fom);
+    } else if (step == FW_STEP_WAIT) {
+        fom_park(core, fom);
+    } else {
+        fom->since = core->now;
+        fw_queue_push(&core->queue, fom);
+    }
+}
+
+enum fw_step fw_fom_wait_until(struct fw_fom *fom, unsigned phase, int64_t deadline_ns)
+{
+    fom->flags |= FW_FOM_HAS_DEADLINE;
+    fw_wheel_start(&fw_fom_core(fom)->wheel, &fom->timer, deadline_ns);
+    return fw_fom_wait(fom, phase);
+}
+
+/* ---- questions ----------------------------------------------------------------------------- */
+
+void fw_fom_set_priority(struct fw_fom *fom, unsigned priority)
+{
+    FW_ASSERT(priority < FW_FOM_PRIORITIES);
+    FW_ASSERT(fom->flags & (FW_FOM_IN_TICK | FW_FOM_IS_FRESH)); /* In no queue. */
+    fom->priority = (uint8_t)priority;
+}
+
+bool fw_fom_timed_out(const struct fw_fom *fom)
+{
+    return (fom->flags & FW_FOM_TIMED_OUT) != 0;
+}
+
+int64_t fw_fom_now(const struct fw_fom *fom)
+{
+    return fw_fom_core(fom)->now;
+}
+
+struct fw_domain *fw_fom_domain(const struct fw_fom *fom)
+{
+    return fw_fom_core(fom)->domain;
+}
+
+struct fw_locality *fw_fom_home(const struct fw_fom *fom)
+{
+    return &fw_fom_core(fom)->domain->localities[fom->locality];
+}

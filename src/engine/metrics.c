@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/metrics.h"
+
+#define COUNTER(field, help) FW_METRIC_COUNTER(struct fw_metrics_engine, field, "", help)
+
+static const struct fw_metric rows[] = {
+    COUNTER(foms_created, "foms created on a turn"),
+    COUNTER(foms_failed, "foms that went to FAILED"),
+    COUNTER(foms_overdue, "of these, for waiting too long"),
+    COUNTER(foms_moved, "foms that left for another core"),
+    COUNTER(rounds, "rounds: looks at the outside, with up to 64 ticks before each"),
+    COUNTER(mail_ring, "foms and messages received from other cores"),
+    COUNTER(mail_inbox, "foms and messages received from threads without a turn"),
+    COUNTER(mail_overflows, "foms and messages that found the ring to another core full"),
+    COUNTER(sleeps, "times that a core had nothing to do"),
+    COUNTER(woken, "times that a sleeping core was woken by another thread"),
+    COUNTER(brackets, "brackets entered"),
+    COUNTER(brackets_refused, "foms that had to wait to enter a bracket"),
+    COUNTER(brackets_unrelieved, "brackets that kept the turn, because no thread could be made"),
+    COUNTER(threads_created, "threads attached to a core"),
+    COUNTER(threads_reaped, "idle threads that ended"),
+    COUNTER(illegal_steps, "steps from a phase to one that may not follow it"),
+    FW_METRIC_HISTOGRAM(struct fw_metrics_engine, first_tick, "ns",
+                        "time from the start of a fom to its first tick"),
+};
+
+const struct fw_metric_table fw_engine_metric_table =
+    FW_METRIC_TABLE("engine", struct fw_metrics_engine, rows);

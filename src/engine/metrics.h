@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engine counts. One instance per core, written by the holder of its turn. */
+#pragma once
+
+#include "base/metrics.h"
+
+struct fw_metrics_engine {
+    struct fw_metric_source source;
+    struct fw_counter foms_created;
+    struct fw_counter foms_failed;
+    struct fw_counter foms_overdue;
+    struct fw_counter foms_moved;
+    struct fw_counter rounds;
+    struct fw_counter mail_ring;
+    struct fw_counter mail_inbox;
+    struct fw_counter mail_overflows;
+    struct fw_counter sleeps;
+    struct fw_counter woken;
+    struct fw_counter brackets;
+    struct fw_counter brackets_refused;
+    struct fw_counter brackets_unrelieved;
+    struct fw_counter threads_created;
+    struct fw_counter threads_reaped;
+    struct fw_counter illegal_steps;
+    struct fw_histogram first_tick;
+};
+
+extern const struct fw_metric_table fw_engine_metric_table;

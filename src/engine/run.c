@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop that the holder of a core's turn runs.
+ *
+ *     round:  clock, timers, mail, up to 64 ticks, bells, safe point, then the outside:
+ *             without waiting if foms are ready, else asleep until something happens.
+ *
+ * Everything that costs more than a tick (the clock, epoll, the other cores' bells) is done once
+ * per round. A core with nothing to do sleeps in its reactor's own wait, and whoever has mail for
+ * it rings the bell, which wakes the reactor: one place to sleep and one way to be woken, for
+ * sockets, timers, mail and returning threads alike.
+ */
+#include <fairway/engine.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "engine/mail.h"
+#include "io/clock.h"
+
+enum { OVERFLOW_RETRY_NS = 1000 * 1000, DELAY_WEIGHT = 16 };
+
+/* The time that foms at the head of the queue have waited for a tick, averaged over rounds. */
+static void observe_delay(struct fw_core *core)
+{
+    int64_t delay = 0;
+    for (unsigned level = 0; level < FW_FOM_PRIORITIES; level++) {
+        const struct fw_fom *fom = core->queue.levels[level].first;
+        if (fom != NULL && core->now - fom->since > delay) {
+            delay = core->now - fom->since;
+        }
+    }
+    core->queue_delay_ns += (delay - core->queue_delay_ns) / DELAY_WEIGHT;
+}
+
+static void round_begin(struct fw_core *core)
+{
+    core->now = fw_clock_now_ns();
+    (void)fw_wheel_advance(&core->wheel, core->now);
+    (void)fw_mail_receive(core);
+    /* Acquire, for the release in domain.c: the state has changed before. */
+    if (FW_UNLIKELY(atomic_load_explicit(&core->must_stir, memory_order_relaxed)) &&
+        atomic_exchange_explicit(&core->must_stir, false, memory_order_acquire)) {
+        fw_core_stir(core);
+    }
+    fw_core_take_permits(core);
+    observe_delay(core);
+    fw_counter_increment(&core->metrics->rounds);
+}
+
+static void run_ticks(struct fw_core *core)
+{
+    for (int i = 0; i < FW_ROUND_TICKS; i++) {
+        struct fw_fom *fom = fw_queue_pop(&core->queue);
+        if (fom == NULL) {
+            break;
+        }
+        fw_fom_run(core, fom);
+    }
+    /* Relaxed: a figure for other cores to choose by. */
+    atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
+}
+
+/* Something that only the loop itself can see to. Acquire, for the releases of who asks. */
+static bool is_interrupted(const struct fw_core *core)
+{
+    return atomic_load_explicit(&core->returning_count, memory_order_acquire) > 0 ||
+           atomic_load_explicit(&core->must_exit, memory_order_acquire) ||
+           atomic_load_explicit(&core->must_stir, memory_order_relaxed);
+}
+
+static int64_t sleep_limit(const struct fw_core *core, bool is_flushed)
+{
+    int64_t next = fw_wheel_next(&core->wheel);
+    int64_t limit = next == FW_WHEEL_NEVER ? -1 : next - fw_clock_now_ns();
+    if (next != FW_WHEEL_NEVER && limit < 0) {
+        limit = 0;
+    }
+    if (!is_flushed && (limit < 0 || limit > OVERFLOW_RETRY_NS)) {
+        limit = OVERFLOW_RETRY_NS;
+    }
+    return limit;
+}
+
+static void look_outside(struct fw_core *core, struct fw_handler *handler, bool is_flushed)
+{
+    if (core->queue.length > 0) {
+        fw_reactor_wait(core->reactor, 0);
+    } else {
+        fw_doorbell_arm(&core->bell);
+        fw_core_take_permits(core);
+        bool has_work = fw_mail_receive(core) > 0 || core->queue.length > 0 || is_interrupted(core);
+        int64_t limit = has_work ? 0 : sleep_limit(core, is_flushed);
+        if (limit == 0) {
+            fw_reactor_wait(core->reactor, 0);
+        } else {
+            fw_counter_increment(&core->metrics->sleeps);
+            fw_safety_offline(&handler->safety);
+            fw_reactor_wait(core->reactor, limit);
+            fw_safety_online(&handler->safety);
+            core->now = fw_clock_now_ns();
+        }
+        if (fw_doorbell_disarm(&core->bell)) {
+            fw_counter_increment(&core->metrics->woken);
+        }
+    }
+    (void)fw_reactor_dispatch(core->reactor);
+}
+
+void fw_core_run(struct fw_core *core, struct fw_handler *handler)
+{
+    for (;;) {
+        round_begin(core);
+        run_ticks(core);
+        bool is_flushed = fw_mail_flush(core);
+        fw_safety_pass(&handler->safety);
+        if (FW_UNLIKELY(is_interrupted(core)) &&
+            !atomic_load_explicit(&core->must_stir, memory_order_relaxed)) {
+            return;
+        }
+        look_outside(core, handler, is_flushed);
+    }
+}
