@@ -158,12 +158,12 @@ struct fw_fom {
     uint8_t priority;
     uint8_t type_number;
     uint16_t flags;
-    uint16_t born;     /* The core whose pool it came from. */
-    uint16_t locality; /* Its home. */
-    uint16_t spare;
-    uint64_t id;     /* For traces: never used twice in a domain. */
-    int64_t since;   /* When it got into the state it is in. */
-    void *cross_cut; /* Of fw_domain_config.observer. */
+    uint16_t born;                  /* The core whose pool it came from. */
+    uint16_t locality;              /* Its home. */
+    _Atomic uint16_t offload_count; /* Works of it that others are at. */
+    uint64_t id;                    /* For traces: never used twice in a domain. */
+    int64_t since;                  /* When it got into the state it is in. */
+    void *cross_cut;                /* Of fw_domain_config.observer. */
 };
 
 #define FW_FOM_OF(fom, struct_type) ((struct_type *)(void *)(fom))

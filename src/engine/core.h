@@ -111,7 +111,7 @@ struct fw_core {
     struct fw_route *routes;            /* One per core; that to itself is not used. */
     uint32_t routes_pushed;             /* How many have is_pushed, or an overflow. */
     uint64_t next_id;
-    struct fw_list descriptors;
+    uint32_t descriptor_count; /* Open, or closed and not let go of. */
     struct fw_metrics_engine *metrics;
 
     /* Anyone's. */

@@ -58,7 +58,6 @@ static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t in
     fw_list_init(&core->idle);
     fw_list_init(&core->returning);
     fw_list_init(&core->bracketed);
-    fw_list_init(&core->descriptors);
     core->pools = calloc(FW_FOM_TYPES_MAX, sizeof *core->pools);
     core->estimates = calloc(FW_FOM_TYPES_MAX, sizeof *core->estimates);
     core->metrics = aligned_alloc(FW_CACHE_LINE, sizeof *core->metrics);
@@ -238,6 +237,9 @@ static void domain_end_threads(struct fw_domain *domain)
     } while (!is_flushed);
     for (uint32_t i = 0; i < domain->core_count; i++) {
         (void)fw_mail_receive(&domain->cores[i]);
+        while (domain->cores[i].descriptor_count > 0) {
+            (void)fw_reactor_poll(domain->cores[i].reactor, 0);
+        }
     }
 }
 

@@ -40,6 +40,12 @@ const char *fw_phase_name(const struct fw_fom_type *type, unsigned phase)
                                                       : "a phase the type does not have";
 }
 
+/* Others are at work in its memory. Acquire, for the release in fw_offload_run(). */
+static bool fom_is_offloaded(const struct fw_fom *fom)
+{
+    return atomic_load_explicit(&fom->offload_count, memory_order_acquire) > 0;
+}
+
 static bool phase_is_patient(const struct fw_fom *fom)
 {
     return fom->phase >= FW_PHASE_FIRST &&
@@ -405,8 +411,8 @@ static int forced_error(const struct fw_core *core, const struct fw_fom *fom)
     if (FW_LIKELY(is_normal && (fom->flags & FW_FOM_OVERDUE) == 0)) {
         return 0;
     }
-    if (fom->phase == FW_PHASE_FAILED) {
-        return 0; /* Time-outs and shutdown leave who is about to end alone. */
+    if (fom->phase == FW_PHASE_FAILED || fom_is_offloaded(fom)) {
+        return 0; /* Time-outs and shutdown leave alone who is about to end, or cannot yet. */
     }
     if (fom->flags & FW_FOM_OVERDUE) {
         return -ETIMEDOUT;
@@ -458,6 +464,7 @@ static void fom_give_permit_back(struct fw_core *core, struct fw_fom *fom)
 
 static void fom_end(struct fw_core *core, struct fw_fom *fom)
 {
+    FW_ASSERT(!fom_is_offloaded(fom));
     fw_fom_disarm(fom);
     (void)fw_wheel_cancel(&core->wheel, &fom->timer);
     if (fom->type->finish != NULL) {
@@ -477,7 +484,8 @@ static void fom_park(struct fw_core *core, struct fw_fom *fom)
     fom->since = core->now;
     if (is_patient) {
         fom->flags |= FW_FOM_WAS_PATIENT;
-    } else if ((fom->flags & FW_FOM_HAS_DEADLINE) == 0 && fom->phase != FW_PHASE_FAILED) {
+    } else if ((fom->flags & FW_FOM_HAS_DEADLINE) == 0 && fom->phase != FW_PHASE_FAILED &&
+               !fom_is_offloaded(fom)) {
         fom->flags |= FW_FOM_IS_LIMITED;
         fw_wheel_start(&core->wheel, &fom->timer, core->now + fw_limit_ns(core, fom));
     }

@@ -414,16 +414,31 @@ void fw_stream_close(struct fw_stream *stream)
     source_close(&stream->source);
 }
 
-int fw_watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
-                  void (*ready)(struct fw_watch *watch), void (*closed)(struct fw_watch *watch))
+/* `made` has what the caller chose. */
+static int watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
+                      struct fw_watch made)
 {
     bool is_outermost = turn_enter(reactor);
-    *watch = (struct fw_watch){
-        .source = source_make(reactor, FW_SOURCE_WATCH), .ready = ready, .closed = closed};
+    made.source = source_make(reactor, FW_SOURCE_WATCH);
+    *watch = made;
     int rc = reactor->backend->watch_open(watch, fd);
     reactor->source_count += rc == 0;
     turn_leave(reactor, is_outermost);
     return rc;
+}
+
+int fw_watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
+                  void (*ready)(struct fw_watch *watch), void (*closed)(struct fw_watch *watch))
+{
+    return watch_open(watch, reactor, fd, (struct fw_watch){.ready = ready, .closed = closed});
+}
+
+int fw_watch_open_both(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
+                       void (*ready)(struct fw_watch *watch),
+                       void (*closed)(struct fw_watch *watch))
+{
+    return watch_open(watch, reactor, fd,
+                      (struct fw_watch){.ready = ready, .closed = closed, .is_writer = true});
 }
 
 void fw_watch_close(struct fw_watch *watch)

@@ -107,6 +107,7 @@ struct fw_listener {
 struct fw_watch {
     struct fw_source source;
     void (*ready)(struct fw_watch *watch); /* Can be read. Edge-triggered: read until -EAGAIN. */
+    bool is_writer;                        /* Or can be written; see fw_watch_open_both(). */
     void (*closed)(struct fw_watch *watch);
 };
 
@@ -225,4 +226,12 @@ void fw_stream_close(struct fw_stream *stream);
 FW_MUST_CHECK int fw_watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
                                 void (*ready)(struct fw_watch *watch),
                                 void (*closed)(struct fw_watch *watch));
+
+/*
+ * The same, and `ready` also comes when there is room to write again. Apart, because an eventfd has
+ * room after every read.
+ */
+FW_MUST_CHECK int fw_watch_open_both(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
+                                     void (*ready)(struct fw_watch *watch),
+                                     void (*closed)(struct fw_watch *watch));
 void fw_watch_close(struct fw_watch *watch);

@@ -428,7 +428,8 @@ int fw_epoll_dispatch(struct fw_reactor *reactor)
 
 int fw_epoll_watch_open(struct fw_watch *watch, int fd)
 {
-    return source_register(&watch->source, fd, READ_EVENTS);
+    return source_register(&watch->source, fd,
+                           watch->is_writer ? READ_EVENTS | EPOLLOUT : READ_EVENTS);
 }
 
 void fw_epoll_close(struct fw_source *source)

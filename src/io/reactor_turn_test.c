@@ -449,6 +449,30 @@ static void test_watch(void **state)
     assert_int_equal(fclose(plain), 0);
 }
 
+/* A pipe's writing end: reported when it has room, silent while it is full, reported again. */
+static void test_watch_both(void **state)
+{
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
+    struct watched watched = {.fd = ends[1]};
+    int rc = fw_watch_open_both(&watched.watch, reactor, ends[1], watched_ready, watched_closed);
+    assert_int_equal(rc, 0);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    char page[4096] = {0};
+    while (write(ends[1], page, sizeof page) > 0) {
+    }
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+    while (read(ends[0], page, sizeof page) > 0) {
+    }
+    assert_true(fw_reactor_poll(reactor, -1) >= 1);
+    assert_true(watched.ready_count >= 2);
+    fw_watch_close(&watched.watch);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(close(ends[0]) + close(ends[1]), 0);
+}
+
 /* Two watches whose events are in one batch, each of which closes the other when it is called. */
 static void test_watch_closed_in_batch(void **state)
 {
@@ -490,6 +514,7 @@ int main(void)
         WITH_REACTOR(test_two_inside),
 #endif
         WITH_REACTOR(test_watch),
+        WITH_REACTOR(test_watch_both),
         WITH_REACTOR(test_watch_closed_in_batch),
     };
     return fw_test_run_on_backend(tests);
