@@ -45,6 +45,7 @@ struct fw_bench {
     struct fw_bench_side peer;
     double bar;     /* The ratio ours/peer that must not be exceeded. */
     uint64_t count; /* Operations per timed run; a run should take some milliseconds or more. */
+    double bar_ns;  /* What ours must not exceed by itself; 0: nothing is said of that. */
 };
 
 /*
@@ -53,8 +54,8 @@ struct fw_bench {
  * `peer_ns`, `unit`, `quick`. With several benchmarks the object is that of the one that uses most
  * of its bar, and `parts` lists all.
  *
- * Options: --runs N, at least 7; --quick, for trying out that it works: a hundredth of the
- * operations, 3 runs, any --runs, and no judgement in the exit status.
+ * Options: --runs N, at least 7; --only NAME, one of several; --quick, for trying out that it
+ * works: a hundredth of the operations, 3 runs, any --runs, and no judgement in the exit status.
  *
  * Returns the exit status: 0, 1 if a bar was not met, 2 if the options are wrong.
  */

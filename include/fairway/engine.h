@@ -108,7 +108,7 @@ struct fw_phase {
 /* What a tick answers. Made by the functions fw_fom_goto() to fw_fom_finish() below. */
 enum fw_step { FW_STEP_AGAIN, FW_STEP_YIELD, FW_STEP_WAIT };
 
-enum { FW_FOM_TYPES_MAX = 32, FW_FOM_SIZE_MAX = 64 * 1024, FW_FOM_ALIGNMENT = 16 };
+enum { FW_FOM_TYPES_MAX = 32, FW_FOM_SIZE_MAX = 64 * 1024 };
 
 struct fw_fom_type {
     const char *name;
@@ -144,26 +144,30 @@ struct fw_fom_type {
 /* 0 is served first; none starves: a level that waits gets its share of every round. */
 enum { FW_FOM_PRIORITIES = 4, FW_FOM_PRIORITY_NORMAL = 2 };
 
-/* 120 bytes. Users read `phase` and `result`; the rest is the engine's. */
+/*
+ * 120 bytes, of which a tick that only yields touches the first 64. Users read `phase` and
+ * `result`; the rest is the engine's.
+ */
 struct fw_fom {
     _Atomic uint64_t wake_word;     /* See engine/word.h. Stays valid when the fom is gone. */
     _Atomic(struct fw_core *) core; /* Where it runs; changes only there. */
     const struct fw_fom_type *type;
     struct fw_fom *next;    /* In a run-queue or on the way to one. */
-    struct fw_timer timer;  /* Deadline of the wait; on its core's wheel. */
     struct fw_clink *armed; /* First of the clinks armed since the last tick began. */
+    int64_t since;          /* When it got into the state it is in. */
     int32_t result;         /* 0, or the negative errno that it failed with. */
     uint8_t phase;
     uint8_t next_phase;
     uint8_t priority;
     uint8_t type_number;
     uint16_t flags;
+    _Atomic uint16_t offload_count; /* Works of it that others are at. */
     uint16_t born;                  /* The core whose pool it came from. */
     uint16_t locality;              /* Its home. */
-    _Atomic uint16_t offload_count; /* Works of it that others are at. */
-    uint64_t id;                    /* For traces: never used twice in a domain. */
-    int64_t since;                  /* When it got into the state it is in. */
-    void *cross_cut;                /* Of fw_domain_config.observer. */
+
+    struct fw_timer timer; /* Deadline of the wait; on its core's wheel. */
+    uint64_t id;           /* For traces: never used twice in a domain. */
+    void *cross_cut;       /* Of fw_domain_config.observer. */
 };
 
 #define FW_FOM_OF(fom, struct_type) ((struct_type *)(void *)(fom))

@@ -12,6 +12,11 @@
 #include <string.h> /* IWYU pragma: keep */
 #include <time.h>   /* IWYU pragma: keep */
 
+/* A library's header that uses one of the names as its own; a meson.build says which. */
+#if defined(FW_INCLUDE_FIRST)
+#include FW_INCLUDE_FIRST
+#endif
+
 /* No bound on what is written: fw_text, snprintf. */
 #pragma GCC poison strcpy strcat sprintf vsprintf gets stpcpy
 /* A bound that does not end the string, or truncates in silence: fw_text, snprintf. */

@@ -19,6 +19,8 @@ FW_LOG_MODULE(engine);
 
 _Static_assert(sizeof(struct fw_fom) <= 120, "a parked fom is small");
 _Static_assert(offsetof(struct fw_fom, wake_word) == 0, "the pool's stable bytes");
+_Static_assert(offsetof(struct fw_fom, timer) == FW_CACHE_LINE,
+               "what every tick needs comes first");
 
 enum { BORN_WITHOUT_TURN = UINT16_MAX };
 

@@ -94,6 +94,7 @@ static inline struct fw_fom *fw_queue_pop(struct fw_queue *queue)
     unsigned number = (unsigned)__builtin_ctz(queue->used & queue->able);
     struct fw_queue_level *level = &queue->levels[number];
     struct fw_fom *fom = fw_queue_level_pop(level);
+    __builtin_prefetch(level->first, 1); /* Which comes from memory while this one has its tick. */
     if (level->first == NULL) {
         queue->used &= ~(1U << number);
     }
