@@ -36,7 +36,6 @@
 
 enum {
     FW_CORES_MAX = 256,
-    FW_ROUND_TICKS = 64,   /* Ticks between two looks at the outside. */
     FW_FOM_QUANTUM = 16,   /* Steps that a fom goes on for before it goes behind the others. */
     FW_CHANNEL_LOCKS = 64, /* For shared channels and resources, in turn. */
 };
@@ -100,8 +99,10 @@ struct fw_core {
 
     /* The turn's. */
     struct fw_handler *holder;
-    struct fw_fom *fom; /* In a tick now. */
-    int64_t now;        /* When this round began. */
+    struct fw_fom *fom;   /* In a tick now, or the last that was in one in this round. */
+    bool is_observed;     /* The domain has an observer of ticks. */
+    int64_t now;          /* When this round began. */
+    uint32_t round_ticks; /* How many ticks it may have; see run.c. */
     struct fw_queue queue;
     struct fw_queue_level permit_queue; /* Foms that wait for leave to enter a bracket. */
     struct fw_wheel wheel;
@@ -202,8 +203,8 @@ void fw_core_run(struct fw_core *core, struct fw_handler *handler);
 
 /* fom.c */
 
-/* One visit of a fom from the run-queue: as many steps as its quantum allows. */
-void fw_fom_run(struct fw_core *core, struct fw_fom *fom);
+/* As many visits of foms from the run-queue as a round has. */
+void fw_core_run_ticks(struct fw_core *core);
 
 /* Puts a READY fom into the run-queue of this core. */
 void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom);

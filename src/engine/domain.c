@@ -49,7 +49,10 @@ static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t in
     core->domain = domain;
     core->index = index;
     core->cpu = domain->topology.cpus[index % domain->topology.cpu_count];
+    core->is_observed =
+        domain->config.observer.tick_begins != NULL || domain->config.observer.tick_ended != NULL;
     core->now = fw_clock_now_ns();
+    core->round_ticks = 64;
     fw_queue_init(&core->queue);
     fw_wheel_init(&core->wheel, FW_WHEEL_TICK_BITS, core->now);
     fw_doorbell_init(&core->bell);

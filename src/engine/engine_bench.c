@@ -82,6 +82,7 @@ struct bench_fom {
     struct fw_channel channel;
     struct fw_channel *next;
     bool is_token_here;
+    char pad[39];
 };
 
 static enum fw_step yield_tick(struct fw_fom *fom)

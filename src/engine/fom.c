@@ -24,9 +24,6 @@ _Static_assert(offsetof(struct fw_fom, timer) == FW_CACHE_LINE,
 
 enum { BORN_WITHOUT_TURN = UINT16_MAX };
 
-/* What a wait leaves behind until the next tick. */
-enum { WAIT_FLAGS = FW_FOM_IS_LIMITED | FW_FOM_HAS_DEADLINE | FW_FOM_WAS_PATIENT };
-
 static const char *const standard_names[FW_PHASE_FIRST] = {
     [FW_PHASE_FINISHED] = "FINISHED",     [FW_PHASE_FAILED] = "FAILED",
     [FW_PHASE_INITIALISE] = "INITIALISE", [FW_PHASE_AUTHENTICATE] = "AUTHENTICATE",
@@ -326,29 +323,41 @@ static void fom_fail(struct fw_core *core, struct fw_fom *fom, int error)
     fw_counter_increment(&core->metrics->foms_failed);
 }
 
-/* Takes the fom to the phase that its tick chose. */
-static void fom_transition(struct fw_core *core, struct fw_fom *fom)
+/* A step that no tick answers: the fom has come to its end. */
+enum { STEP_END = FW_STEP_WAIT + 1 };
+
+/* A step that may not be. */
+static void fom_reject(struct fw_core *core, struct fw_fom *fom)
 {
-    unsigned to = fom->next_phase;
-    if (to == fom->phase) {
-        return;
-    }
-    if (to == FW_PHASE_FAILED) {
-        fom_fail(core, fom, fom->result < 0 ? fom->result : -ECANCELED);
-        return;
-    }
-    if (FW_LIKELY(to < FW_PHASES_MAX && (phases_next(fom) & FW_PHASE_BIT(to)) != 0)) {
-        fom->phase = (uint8_t)to;
-        return;
-    }
     FW_LOG(engine, ERROR, "fom %" PRIx64 " of type %s: %s may not follow %s; it fails", fom->id,
-           fom->type->name, fw_phase_name(fom->type, to), fw_phase_name(fom->type, fom->phase));
+           fom->type->name, fw_phase_name(fom->type, fom->next_phase),
+           fw_phase_name(fom->type, fom->phase));
     fw_counter_increment(&core->metrics->illegal_steps);
     if (fom->phase == FW_PHASE_FAILED) {
         fom->phase = FW_PHASE_FINISHED;
     } else {
         fom_fail(core, fom, -EPROTO);
     }
+}
+
+/*
+ * Takes the fom to the phase that its tick chose, with `step`. Returns how it goes on: who has just
+ * failed does not wait for what it had in mind.
+ */
+static unsigned fom_transition(struct fw_core *core, struct fw_fom *fom, unsigned step)
+{
+    unsigned to = fom->next_phase;
+    if (to == FW_PHASE_FAILED) {
+        fom_fail(core, fom, fom->result < 0 ? fom->result : -ECANCELED);
+    } else if (FW_LIKELY(to < FW_PHASES_MAX && (phases_next(fom) & FW_PHASE_BIT(to)) != 0)) {
+        fom->phase = (uint8_t)to;
+    } else {
+        fom_reject(core, fom);
+    }
+    if (fom->phase == FW_PHASE_FINISHED) {
+        return STEP_END;
+    }
+    return fom->phase == FW_PHASE_FAILED ? (unsigned)FW_STEP_AGAIN : step;
 }
 
 static enum fw_step standard_tick(struct fw_core *core, struct fw_fom *fom)
@@ -374,32 +383,42 @@ static bool fom_invariant(const struct fw_fom *fom)
     return fom->type->invariant == NULL || fom->type->invariant(fom);
 }
 
+static enum fw_step observed_tick(struct fw_core *core, struct fw_fom *fom)
+{
+    const struct fw_observer *observer = &core->domain->config.observer;
+    bool is_specific = fom->phase >= FW_PHASE_FIRST;
+    if (observer->tick_begins != NULL) {
+        observer->tick_begins(fom, &fom->cross_cut);
+    }
+    enum fw_step step = is_specific ? fom->type->tick(fom) : standard_tick(core, fom);
+    if (observer->tick_ended != NULL) {
+        observer->tick_ended(fom, &fom->cross_cut, step);
+    }
+    return step;
+}
+
 /* One tick and where it leads. */
-static enum fw_step fom_step(struct fw_core *core, struct fw_fom *fom)
+static inline unsigned fom_step(struct fw_core *core, struct fw_fom *fom)
 {
     if (fom->armed != NULL) {
         fw_fom_disarm(fom);
     }
-    bool is_specific = fom->phase >= FW_PHASE_FIRST;
-    FW_CHECK(!is_specific || fom_invariant(fom));
-    const struct fw_observer *observer = &core->domain->config.observer;
-    if (FW_UNLIKELY(observer->tick_begins != NULL)) {
-        observer->tick_begins(fom, &fom->cross_cut);
-    }
-    fom->next_phase = fom->phase;
-    enum fw_step step = FW_LIKELY(is_specific) ? fom->type->tick(fom) : standard_tick(core, fom);
-    FW_ASSERT(core->holder->depth == 0); /* A tick leaves every bracket that it has entered. */
-    FW_CHECK(!is_specific || fom_invariant(fom));
-    if (FW_UNLIKELY(observer->tick_ended != NULL)) {
-        observer->tick_ended(fom, &fom->cross_cut, step);
-    }
     uint8_t before = fom->phase;
-    fom_transition(core, fom);
+    FW_CHECK(before < FW_PHASE_FIRST || fom_invariant(fom));
+    fom->next_phase = before;
+    unsigned step;
+    if (FW_UNLIKELY(core->is_observed)) {
+        step = observed_tick(core, fom);
+    } else {
+        step =
+            FW_LIKELY(before >= FW_PHASE_FIRST) ? fom->type->tick(fom) : standard_tick(core, fom);
+    }
+    FW_ASSERT(core->fom == fom); /* A tick leaves every bracket that it has entered. */
+    FW_CHECK(before < FW_PHASE_FIRST || fom_invariant(fom));
     /* Relaxed: the turn alone writes it, and readers only compare. */
     uint64_t ticks = atomic_load_explicit(&core->tick_count, memory_order_relaxed);
     atomic_store_explicit(&core->tick_count, ticks + 1, memory_order_relaxed);
-    /* Who has just failed does not wait for what it had in mind. */
-    return fom->phase == FW_PHASE_FAILED && before != FW_PHASE_FAILED ? FW_STEP_AGAIN : step;
+    return FW_LIKELY(fom->next_phase == before) ? step : fom_transition(core, fom, step);
 }
 
 /*
@@ -407,21 +426,21 @@ static enum fw_step fom_step(struct fw_core *core, struct fw_fom *fom)
  * change of the domain's state is seen by the one or the other, because fw_core_stir() wakes all
  * foms after it, and waking orders memory.
  */
-static int forced_error(const struct fw_core *core, const struct fw_fom *fom)
+static int forced_error(const struct fw_core *core, const struct fw_fom *fom, uint16_t flags)
 {
     bool is_normal = fw_domain_state(core->domain) == FW_DOMAIN_NORMAL;
-    if (FW_LIKELY(is_normal && (fom->flags & FW_FOM_OVERDUE) == 0)) {
+    if (FW_LIKELY(is_normal && (flags & FW_FOM_OVERDUE) == 0)) {
         return 0;
     }
     if (fom->phase == FW_PHASE_FAILED || fom_is_offloaded(fom)) {
         return 0; /* Time-outs and shutdown leave alone who is about to end, or cannot yet. */
     }
-    if (fom->flags & FW_FOM_OVERDUE) {
+    if (flags & FW_FOM_OVERDUE) {
         return -ETIMEDOUT;
     }
     /* Acquire, for the release in fw_domain_stop(). */
     bool is_killing = atomic_load_explicit(&core->domain->is_killing, memory_order_acquire);
-    return is_killing || (fom->flags & FW_FOM_WAS_PATIENT) ? -ESHUTDOWN : 0;
+    return is_killing || (flags & FW_FOM_WAS_PATIENT) ? -ESHUTDOWN : 0;
 }
 
 static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
@@ -436,22 +455,31 @@ static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
     fom_fail(core, fom, error);
 }
 
-static void fom_begin(struct fw_core *core, struct fw_fom *fom)
+/* The rest of fom_begin() for a fom with something special about it, as `flags` were before. */
+static void fom_begin_special(struct fw_core *core, struct fw_fom *fom, uint16_t flags)
 {
-    FW_ASSERT((fom->flags & FW_FOM_IN_TICK) == 0); /* Else it would run twice at once. */
-    fw_word_begin(&fom->wake_word);
-    core->fom = fom;
-    int error = forced_error(core, fom);
-    if (fom->flags & FW_FOM_IS_FRESH) {
+    if (flags & FW_FOM_IS_FRESH) {
         fw_histogram_record(&core->metrics->first_tick, (uint64_t)(core->now - fom->since));
         if (core->domain->config.observer.created != NULL) {
             core->domain->config.observer.created(fom, &fom->cross_cut);
         }
     }
-    uint16_t over = WAIT_FLAGS | FW_FOM_OVERDUE | FW_FOM_IS_FRESH;
-    fom->flags = (uint16_t)((fom->flags & ~over) | FW_FOM_IN_TICK);
-    if (FW_UNLIKELY(error != 0)) {
+    int error = forced_error(core, fom, flags);
+    if (error != 0) {
         fom_force(core, fom, error);
+    }
+}
+
+static inline void fom_begin(struct fw_core *core, struct fw_fom *fom)
+{
+    uint16_t flags = fom->flags;
+    FW_ASSERT((flags & FW_FOM_IN_TICK) == 0); /* Else it would run twice at once. */
+    fw_word_begin(&fom->wake_word);
+    core->fom = fom;
+    fom->flags = (uint16_t)((flags & (FW_FOM_TIMED_OUT | FW_FOM_HAS_PERMIT)) | FW_FOM_IN_TICK);
+    if (FW_UNLIKELY((flags & (FW_FOM_IS_FRESH | FW_FOM_OVERDUE)) ||
+                    fw_domain_state(core->domain) != FW_DOMAIN_NORMAL)) {
+        fom_begin_special(core, fom, flags);
     }
 }
 
@@ -491,43 +519,70 @@ static void fom_park(struct fw_core *core, struct fw_fom *fom)
         fom->flags |= FW_FOM_IS_LIMITED;
         fw_wheel_start(&core->wheel, &fom->timer, core->now + fw_limit_ns(core, fom));
     }
-    if (forced_error(core, fom) != 0 || !fw_word_park(&fom->wake_word)) {
+    if (forced_error(core, fom, fom->flags) != 0 || !fw_word_park(&fom->wake_word)) {
         fw_fom_enqueue(core, fom); /* Its next tick finds out why. */
     }
 }
 
-void fw_fom_run(struct fw_core *core, struct fw_fom *fom)
+/* After a visit that left flags behind. True: the fom is where it belongs. */
+static bool fom_settle(struct fw_core *core, struct fw_fom *fom, unsigned *step)
+{
+    fom_give_permit_back(core, fom);
+    uint16_t flags = fom->flags;
+    fom->flags = *step == FW_STEP_WAIT ? flags & FW_FOM_HAS_DEADLINE : 0;
+    if (flags & FW_FOM_IS_MOVING) {
+        if (fom_depart(core, fom, (struct fw_core *)(void *)fom->next)) {
+            return true;
+        }
+        *step = FW_STEP_YIELD; /* It stays, and its clinks are disarmed: let it look again. */
+    }
+    if ((flags & FW_FOM_WANTS_PERMIT) && *step == FW_STEP_WAIT) {
+        fw_core_queue_for_permit(core, fom);
+        return true;
+    }
+    return false;
+}
+
+/* One visit of a fom from the run-queue: as many steps as its quantum allows. */
+static inline void fom_run(struct fw_core *core, struct fw_fom *fom)
 {
     fom_begin(core, fom);
-    enum fw_step step = FW_STEP_AGAIN;
-    for (int i = 0; i < FW_FOM_QUANTUM && step == FW_STEP_AGAIN; i++) {
-        fom->flags &= (uint16_t)~FW_FOM_HAS_DEADLINE;
+    unsigned step = fom_step(core, fom);
+    for (int i = 1; step == FW_STEP_AGAIN && i < FW_FOM_QUANTUM; i++) {
+        fom->flags &= (uint16_t) ~(FW_FOM_HAS_DEADLINE | FW_FOM_TIMED_OUT);
         step = fom_step(core, fom);
-        fom->flags &= (uint16_t)~FW_FOM_TIMED_OUT;
-        if (fom->phase == FW_PHASE_FINISHED) {
-            fom_end(core, fom);
-            return;
-        }
     }
-    core->fom = NULL;
-    fom_give_permit_back(core, fom);
-    bool is_leaving = (fom->flags & FW_FOM_IS_MOVING) != 0;
-    bool wants_permit = (fom->flags & FW_FOM_WANTS_PERMIT) != 0;
-    fom->flags &= (uint16_t) ~(FW_FOM_IN_TICK | FW_FOM_IS_MOVING | FW_FOM_WANTS_PERMIT);
-    if (FW_UNLIKELY(is_leaving)) {
-        if (fom_depart(core, fom, (struct fw_core *)(void *)fom->next)) {
-            return;
-        }
-        step = FW_STEP_YIELD; /* It stays, and its clinks are disarmed: let it look again. */
+    if (FW_UNLIKELY(step == STEP_END)) {
+        fom_end(core, fom);
+        return;
     }
-    if (FW_UNLIKELY(wants_permit && step == FW_STEP_WAIT)) {
-        fw_core_queue_for_permit(core, fom);
-    } else if (step == FW_STEP_WAIT) {
+    if (FW_LIKELY(fom->flags == FW_FOM_IN_TICK)) {
+        fom->flags = 0;
+    } else if (fom_settle(core, fom, &step)) {
+        return;
+    }
+    if (step == FW_STEP_WAIT) {
         fom_park(core, fom);
     } else {
         fom->since = core->now;
         fw_queue_push(&core->queue, fom);
     }
+}
+
+/* Here, and not in run.c, so that the compiler has the whole path of a tick before it. */
+void fw_core_run_ticks(struct fw_core *core)
+{
+    uint32_t most = core->round_ticks;
+    uint32_t count = 0;
+    for (; count < most; count++) {
+        struct fw_fom *fom = fw_queue_pop(&core->queue);
+        if (fom == NULL) {
+            break;
+        }
+        fom_run(core, fom);
+    }
+    core->fom = NULL;
+    core->queue.length -= count;
 }
 
 enum fw_step fw_fom_wait_until(struct fw_fom *fom, unsigned phase, int64_t deadline_ns)

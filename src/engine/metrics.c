@@ -8,7 +8,7 @@ static const struct fw_metric rows[] = {
     COUNTER(foms_failed, "foms that went to FAILED"),
     COUNTER(foms_overdue, "of these, for waiting too long"),
     COUNTER(foms_moved, "foms that left for another core"),
-    COUNTER(rounds, "rounds: looks at the outside, with up to 64 ticks before each"),
+    COUNTER(rounds, "rounds: looks at the outside, with some ticks before each"),
     COUNTER(mail_ring, "foms and messages received from other cores"),
     COUNTER(mail_inbox, "foms and messages received from threads without a turn"),
     COUNTER(mail_overflows, "foms and messages that found the ring to another core full"),

@@ -70,7 +70,6 @@ static inline struct fw_fom *fw_queue_level_pop(struct fw_queue_level *level)
     struct fw_fom *fom = level->first;
     if (fom != NULL) {
         level->first = fom->next;
-        fom->next = NULL;
     }
     return fom;
 }
@@ -82,7 +81,7 @@ static inline void fw_queue_push(struct fw_queue *queue, struct fw_fom *fom)
     queue->length++;
 }
 
-/* The fom whose tick is next, or NULL. */
+/* The fom whose tick is next, or NULL. Who takes many lowers the length by all of them at once. */
 static inline struct fw_fom *fw_queue_pop(struct fw_queue *queue)
 {
     if (queue->used == 0) {
@@ -95,12 +94,11 @@ static inline struct fw_fom *fw_queue_pop(struct fw_queue *queue)
     struct fw_queue_level *level = &queue->levels[number];
     struct fw_fom *fom = fw_queue_level_pop(level);
     __builtin_prefetch(level->first, 1); /* Which comes from memory while this one has its tick. */
+    if ((queue->used & (queue->used - 1)) != 0 && --queue->credits[number] == 0) {
+        queue->able &= ~(1U << number); /* Nobody is charged who keeps none waiting. */
+    }
     if (level->first == NULL) {
         queue->used &= ~(1U << number);
     }
-    if (--queue->credits[number] == 0) {
-        queue->able &= ~(1U << number);
-    }
-    queue->length--;
     return fom;
 }

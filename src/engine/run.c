@@ -2,7 +2,7 @@
 /*
  * The loop that the holder of a core's turn runs.
  *
- *     round:  clock, timers, mail, up to 64 ticks, bells, safe point, then the outside:
+ *     round:  clock, timers, mail, some ticks, bells, safe point, then the outside:
  *             without waiting if foms are ready, else asleep until something happens.
  *
  * Everything that costs more than a tick (the clock, epoll, the other cores' bells) is done once
@@ -18,6 +18,7 @@
 #include "io/clock.h"
 
 enum { OVERFLOW_RETRY_NS = 1000 * 1000, DELAY_WEIGHT = 16 };
+enum { ROUND_NS = 20 * 1000, ROUND_TICKS_MIN = 16, ROUND_TICKS_MAX = 1024 };
 
 /* The time that foms at the head of the queue have waited for a tick, averaged over rounds. */
 static void observe_delay(struct fw_core *core)
@@ -32,9 +33,27 @@ static void observe_delay(struct fw_core *core)
     core->queue_delay_ns += (delay - core->queue_delay_ns) / DELAY_WEIGHT;
 }
 
+/*
+ * A round that is full should last about ROUND_NS, whatever a tick costs: shorter ones would waste
+ * time on looks at the outside, longer ones keep the outside waiting.
+ */
+static void round_adapt(struct fw_core *core, int64_t now)
+{
+    int64_t lasted = now - core->now;
+    if (lasted < ROUND_NS / 2 && core->round_ticks < ROUND_TICKS_MAX) {
+        core->round_ticks *= 2;
+    } else if (lasted > ROUND_NS && core->round_ticks > ROUND_TICKS_MIN) {
+        core->round_ticks /= 2;
+    }
+}
+
 static void round_begin(struct fw_core *core)
 {
-    core->now = fw_clock_now_ns();
+    int64_t now = fw_clock_now_ns();
+    if (core->queue.length > 0) {
+        round_adapt(core, now); /* The last one was full, or this one will be. */
+    }
+    core->now = now;
     (void)fw_wheel_advance(&core->wheel, core->now);
     (void)fw_mail_receive(core);
     /* Acquire, for the release in domain.c: the state has changed before. */
@@ -45,19 +64,6 @@ static void round_begin(struct fw_core *core)
     fw_core_take_permits(core);
     observe_delay(core);
     fw_counter_increment(&core->metrics->rounds);
-}
-
-static void run_ticks(struct fw_core *core)
-{
-    for (int i = 0; i < FW_ROUND_TICKS; i++) {
-        struct fw_fom *fom = fw_queue_pop(&core->queue);
-        if (fom == NULL) {
-            break;
-        }
-        fw_fom_run(core, fom);
-    }
-    /* Relaxed: a figure for other cores to choose by. */
-    atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
 }
 
 /* Something that only the loop itself can see to. Acquire, for the releases of who asks. */
@@ -110,7 +116,9 @@ void fw_core_run(struct fw_core *core, struct fw_handler *handler)
 {
     for (;;) {
         round_begin(core);
-        run_ticks(core);
+        fw_core_run_ticks(core);
+        /* Relaxed: a figure for other cores to choose by. */
+        atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
         bool is_flushed = fw_mail_flush(core);
         fw_safety_pass(&handler->safety);
         if (FW_UNLIKELY(is_interrupted(core)) &&
