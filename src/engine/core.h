@@ -112,6 +112,8 @@ struct fw_core {
     struct fw_route *routes;            /* One per core; that to itself is not used. */
     uint32_t routes_pushed;             /* How many have is_pushed, or an overflow. */
     uint64_t next_id;
+    int64_t complained_at;     /* When the log was last told of a fom that failed. */
+    uint64_t complaints;       /* Since then. */
     uint32_t descriptor_count; /* Open, or closed and not let go of. */
     struct fw_metrics_engine *metrics;
 

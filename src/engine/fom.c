@@ -326,12 +326,33 @@ static void fom_fail(struct fw_core *core, struct fw_fom *fom, int error)
 /* A step that no tick answers: the fom has come to its end. */
 enum { STEP_END = FW_STEP_WAIT + 1 };
 
+/*
+ * True if the log may be told of one more fom that fails for a reason nobody asked for: once per
+ * second, since where one does, a million may.
+ */
+static bool core_may_complain(struct fw_core *core, uint64_t *unsaid)
+{
+    core->complaints++;
+    if (core->complained_at != 0 && core->now - core->complained_at < FW_NS_PER_S) {
+        return false;
+    }
+    *unsaid = core->complaints - 1;
+    core->complaints = 0;
+    core->complained_at = core->now;
+    return true;
+}
+
 /* A step that may not be. */
 static void fom_reject(struct fw_core *core, struct fw_fom *fom)
 {
-    FW_LOG(engine, ERROR, "fom %" PRIx64 " of type %s: %s may not follow %s; it fails", fom->id,
-           fom->type->name, fw_phase_name(fom->type, fom->next_phase),
-           fw_phase_name(fom->type, fom->phase));
+    uint64_t unsaid;
+    if (core_may_complain(core, &unsaid)) {
+        FW_LOG(engine, ERROR,
+               "fom %" PRIx64 " of type %s: %s may not follow %s; it fails (%" PRIu64
+               " others failed since the last such line)",
+               fom->id, fom->type->name, fw_phase_name(fom->type, fom->next_phase),
+               fw_phase_name(fom->type, fom->phase), unsaid);
+    }
     fw_counter_increment(&core->metrics->illegal_steps);
     if (fom->phase == FW_PHASE_FAILED) {
         fom->phase = FW_PHASE_FINISHED;
@@ -447,8 +468,13 @@ static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
 {
     if (error == -ETIMEDOUT) {
         fw_counter_increment(&core->metrics->foms_overdue);
-        FW_LOG(engine, WARNING, "fom %" PRIx64 " of type %s waited too long in %s; it fails",
-               fom->id, fom->type->name, fw_phase_name(fom->type, fom->phase));
+        uint64_t unsaid;
+        if (core_may_complain(core, &unsaid)) {
+            FW_LOG(engine, WARNING,
+                   "fom %" PRIx64 " of type %s waited too long in %s; it fails (%" PRIu64
+                   " others failed since the last such line)",
+                   fom->id, fom->type->name, fw_phase_name(fom->type, fom->phase), unsaid);
+        }
     }
     fw_fom_disarm(fom);
     fw_word_renew(&fom->wake_word); /* What it waited for may still come, and is nothing to it. */
