@@ -55,8 +55,8 @@
  * handler.
  *
  * Ownership. Foms live in pools of their locality; a type says how large its struct is. The memory
- * is the fom's until its `finish` has returned. Channels, clinks, messages and resources are the
- * users' and stay where they are while they are in use.
+ * is the fom's until its `finish` has returned. Channels, messages and resources are the users' and
+ * stay where they are while they are in use; clinks lie in the fom that uses them.
  *
  * Why not a thread per request: stacks, and a switch through the kernel per wait. Why not
  * coroutines with stacks of their own: a million parked requests would hold a million stacks, a fom
@@ -152,10 +152,10 @@ struct fw_fom {
     _Atomic uint64_t wake_word;     /* See engine/word.h. Stays valid when the fom is gone. */
     _Atomic(struct fw_core *) core; /* Where it runs; changes only there. */
     const struct fw_fom_type *type;
-    struct fw_fom *next;    /* In a run-queue or on the way to one. */
-    struct fw_clink *armed; /* First of the clinks armed since the last tick began. */
-    int64_t since;          /* When it got into the state it is in. */
-    int32_t result;         /* 0, or the negative errno that it failed with. */
+    struct fw_fom *next; /* In a run-queue or on the way to one. */
+    int64_t since;       /* When it got into the state it is in. */
+    uint32_t armed;      /* Where in the fom the clink is that was armed last; 0: none is. */
+    int32_t result;      /* 0, or the negative errno that it failed with. */
     uint8_t phase;
     uint8_t next_phase;
     uint8_t priority;
@@ -164,6 +164,7 @@ struct fw_fom {
     _Atomic uint16_t offload_count; /* Works of it that others are at. */
     uint16_t born;                  /* The core whose pool it came from. */
     uint16_t locality;              /* Its home. */
+    uint32_t spare;                 /* Nothing yet. */
 
     struct fw_timer timer; /* Deadline of the wait; on its core's wheel. */
     uint64_t id;           /* For traces: never used twice in a domain. */
@@ -263,11 +264,12 @@ struct fw_channel {
     struct fw_mutex *lock; /* Of one that is anyone's. */
 };
 
+/* Lies in the struct of the fom that arms it. */
 struct fw_clink {
     struct fw_list_link link;
     _Atomic(struct fw_channel *) channel; /* NULL: fired. */
-    struct fw_fom *fom;
-    struct fw_clink *next_armed;
+    uint32_t offset;                      /* Where in the fom. */
+    uint32_t next;                        /* Where the one is that was armed before; 0: none. */
 };
 
 /*
@@ -288,7 +290,7 @@ FW_PUBLIC bool fw_channel_signal(struct fw_channel *channel);
 /* Wakes all. Returns how many there were. */
 FW_PUBLIC uint32_t fw_channel_broadcast(struct fw_channel *channel);
 
-/* From a tick of `fom`; the clink is of no other channel at the time. */
+/* From a tick of `fom`, in whose struct the clink lies; it is of no other channel at the time. */
 FW_PUBLIC void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *channel);
 
 /* Of a clink that was armed before the last wait. Relaxed: the wake-up has ordered it. */

@@ -66,6 +66,16 @@ void fw_channel_fini(struct fw_channel *channel)
     FW_ASSERT(fw_list_is_empty(&channel->clinks));
 }
 
+static struct fw_fom *clink_fom(struct fw_clink *clink)
+{
+    return (struct fw_fom *)(void *)((char *)clink - clink->offset);
+}
+
+struct fw_clink *fw_fom_clink(struct fw_fom *fom, uint32_t offset)
+{
+    return offset == 0 ? NULL : (struct fw_clink *)(void *)((char *)fom + offset);
+}
+
 /* Fires the first clink of the list; the caller has the lock. The ticket's fom is NULL: none. */
 static struct fw_ticket clinks_fire(struct fw_list *clinks)
 {
@@ -74,7 +84,7 @@ static struct fw_ticket clinks_fire(struct fw_list *clinks)
         return (struct fw_ticket){.fom = NULL};
     }
     struct fw_clink *clink = FW_LIST_ENTRY(link, struct fw_clink, link);
-    struct fw_ticket ticket = fw_fom_ticket(clink->fom);
+    struct fw_ticket ticket = fw_fom_ticket(clink_fom(clink));
     FW_YIELD_POINT("channel: fire");
     /* Release, for the acquire in fw_fom_disarm(): this is the last that is done to the clink. */
     atomic_store_explicit(&clink->channel, NULL, memory_order_release);
@@ -119,9 +129,11 @@ void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *c
 {
     FW_ASSERT(fom->flags & FW_FOM_IN_TICK);
     FW_CHECK(!fw_list_is_linked(&clink->link));
-    clink->fom = fom;
-    clink->next_armed = fom->armed;
-    fom->armed = clink;
+    size_t offset = (size_t)((char *)clink - (char *)fom);
+    FW_ASSERT(offset >= sizeof *fom && offset <= fom->type->size - sizeof *clink);
+    clink->offset = (uint32_t)offset;
+    clink->next = fom->armed;
+    fom->armed = (uint32_t)offset;
     fw_list_link_init(&clink->link);
     channel_lock(channel);
     /* Relaxed: who fires it finds it under the lock, or on the same turn. */
@@ -149,10 +161,10 @@ static void clink_disarm(struct fw_clink *clink)
 
 void fw_fom_disarm(struct fw_fom *fom)
 {
-    struct fw_clink *clink = fom->armed;
-    fom->armed = NULL;
+    struct fw_clink *clink = fw_fom_clink(fom, fom->armed);
+    fom->armed = 0;
     while (clink != NULL) {
-        struct fw_clink *next = clink->next_armed;
+        struct fw_clink *next = fw_fom_clink(fom, clink->next);
         clink_disarm(clink);
         clink = next;
     }

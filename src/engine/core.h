@@ -233,6 +233,9 @@ const char *fw_phase_name(const struct fw_fom_type *type, unsigned phase);
 /* channel.c */
 void fw_fom_disarm(struct fw_fom *fom);
 
+/* The clink at that place of the fom; NULL for 0. The first is at fom->armed, then clink->next. */
+struct fw_clink *fw_fom_clink(struct fw_fom *fom, uint32_t offset);
+
 /* One of the domain's locks, for an object that all threads share. */
 struct fw_mutex *fw_domain_pick_lock(struct fw_domain *domain);
 

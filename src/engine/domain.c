@@ -195,11 +195,17 @@ static bool type_is_sound(const struct fw_fom_type *type)
            type->limit_count > 0 && (type->depart == NULL) == (type->arrive == NULL);
 }
 
-/* Foms begin at a cache line if that wastes no more than an eighth of their size. */
+/*
+ * Foms begin at a cache line if that wastes no more than an eighth of their size. Else nothing is
+ * wasted: no member of a struct needs a stricter alignment than divides the struct's size.
+ */
 static size_t type_alignment(const struct fw_fom_type *type)
 {
     size_t waste = (FW_CACHE_LINE - type->size % FW_CACHE_LINE) % FW_CACHE_LINE;
-    return waste <= type->size / 8 ? FW_CACHE_LINE : alignof(max_align_t);
+    if (waste <= type->size / 8) {
+        return FW_CACHE_LINE;
+    }
+    return type->size % alignof(max_align_t) == 0 ? alignof(max_align_t) : alignof(uint64_t);
 }
 
 int fw_domain_add_type(struct fw_domain *domain, const struct fw_fom_type *type)

@@ -17,7 +17,7 @@
 
 FW_LOG_MODULE(engine);
 
-_Static_assert(sizeof(struct fw_fom) <= 120, "a parked fom is small");
+_Static_assert(sizeof(struct fw_fom) == 120, "a parked fom is small");
 _Static_assert(offsetof(struct fw_fom, wake_word) == 0, "the pool's stable bytes");
 _Static_assert(offsetof(struct fw_fom, timer) == FW_CACHE_LINE,
                "what every tick needs comes first");
@@ -421,7 +421,7 @@ static enum fw_step observed_tick(struct fw_core *core, struct fw_fom *fom)
 /* One tick and where it leads. */
 static inline unsigned fom_step(struct fw_core *core, struct fw_fom *fom)
 {
-    if (fom->armed != NULL) {
+    if (fom->armed != 0) {
         fw_fom_disarm(fom);
     }
     uint8_t before = fom->phase;
