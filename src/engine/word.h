@@ -9,15 +9,15 @@
  *     | generation            |         | NOTIFIED | state |
  *     +-----------------------+---------+----------+-------+
  *
- *              begin (ticks)                  States, as wakers see them. A fom in a run-queue and
- * a
- *             +-----------+                   fom inside a tick are both READY: to wake either
- * means v           |                   the same, "look again before you park". Which of the GONE
- * --> READY -----+                   two it is only its core needs to know. ^       |   ^ |  park |
- * | wake: the winner of this step, and nobody else, enqueues |       v   | |      PARKED READY
- * --wake--> READY + NOTIFIED: the next park does not happen
- *      |
- *      +--- finish, from READY only
+ *               begin (ticks)       States, as wakers see them. A fom in a run-queue and a fom
+ *              +-----------+        inside a tick are both READY: to wake either means the same,
+ *              v           |        "look again before you park". Which of the two it is only its
+ *     GONE --> READY ------+        core needs to know.
+ *      ^       |   ^ |  park
+ *      |       |   | +-----> PARKED
+ *      |       |   +----------+     wake: the winner of this step, and nobody else, enqueues it.
+ *      +-------+
+ *       finish, from READY only     READY --wake--> READY + NOTIFIED: the next park fails.
  *
  * Lost wake-ups. A waker publishes what happened, then wakes. If the fom is PARKED the waker wins
  * it or another has. If it is READY the waker leaves NOTIFIED, and always by an atomic
