@@ -187,10 +187,27 @@ void fw_domain_destroy(struct fw_domain *domain)
     free(domain);
 }
 
+/* A phase may be followed by those that the type has, by AUTHORISE, and by the end. */
+static bool phases_are_sound(const struct fw_phase *phases, uint32_t count)
+{
+    if (phases == NULL || count == 0 || count > FW_PHASES_MAX - FW_PHASE_FIRST) {
+        return false;
+    }
+    uint64_t own = (UINT64_MAX >> (FW_PHASES_MAX - count)) << FW_PHASE_FIRST;
+    uint64_t known = own | FW_PHASE_BIT(FW_PHASE_AUTHORISE) | FW_PHASE_BIT(FW_PHASE_FAILED) |
+                     FW_PHASE_BIT(FW_PHASE_FINISHED);
+    for (uint32_t i = 0; i < count; i++) {
+        if (phases[i].name == NULL || (phases[i].next & ~known) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool type_is_sound(const struct fw_fom_type *type)
 {
-    return type->name != NULL && type->tick != NULL && type->phase_count > 0 &&
-           type->phase_count <= FW_PHASES_MAX - FW_PHASE_FIRST &&
+    return type->name != NULL && type->tick != NULL &&
+           phases_are_sound(type->phases, type->phase_count) &&
            type->size >= sizeof(struct fw_fom) && type->size <= FW_FOM_SIZE_MAX &&
            type->limit_count > 0 && (type->depart == NULL) == (type->arrive == NULL);
 }
