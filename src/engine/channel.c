@@ -105,23 +105,26 @@ bool fw_channel_signal(struct fw_channel *channel)
 
 uint32_t fw_channel_broadcast(struct fw_channel *channel)
 {
-    /* Those that arm again before this ends are not woken twice: they join the other list. */
-    struct fw_list firing;
-    fw_list_init(&firing);
+    /*
+     * Those that arm again before this ends are not woken twice: they join the other list. And the
+     * last to be woken may end the channel, before this ends; the lock is not the channel's.
+     */
+    struct fw_channel firing = {.core = channel->core, .lock = channel->lock};
+    fw_list_init(&firing.clinks);
     uint32_t count = 0;
-    channel_lock(channel);
-    fw_list_append(&firing, &channel->clinks);
+    channel_lock(&firing);
+    fw_list_append(&firing.clinks, &channel->clinks);
     for (;;) {
-        struct fw_ticket ticket = clinks_fire(&firing);
+        struct fw_ticket ticket = clinks_fire(&firing.clinks);
         if (ticket.fom == NULL) {
             break;
         }
-        channel_unlock(channel);
+        channel_unlock(&firing);
         count++;
         fw_ticket_wake(ticket);
-        channel_lock(channel);
+        channel_lock(&firing);
     }
-    channel_unlock(channel);
+    channel_unlock(&firing);
     return count;
 }
 
