@@ -167,10 +167,11 @@ struct fw_domain {
 
     /* Anyone's. */
     alignas(FW_CACHE_LINE) _Atomic int64_t live_count; /* Foms created without a turn. */
-    _Atomic int32_t permits;                           /* Brackets that may still be entered. */
-    struct fw_parker stopper;                          /* Who waits for the last fom. */
-    _Atomic uint32_t next_relief; /* Where to look first for a core that wants a permit. */
-    _Atomic uint32_t next_lock;   /* Of channel_locks. */
+    _Atomic uint64_t killed_count; /* Foms that failed because the grace was over. */
+    _Atomic int32_t permits;       /* Brackets that may still be entered. */
+    struct fw_parker stopper;      /* Who waits for the last fom. */
+    _Atomic uint32_t next_relief;  /* Where to look first for a core that wants a permit. */
+    _Atomic uint32_t next_lock;    /* Of channel_locks. */
 
     struct fw_mutex channel_locks[FW_CHANNEL_LOCKS]; /* FW_RANK_CHANNEL. */
 

@@ -345,8 +345,8 @@ uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
         return 0;
     }
     fw_domain_drain(domain);
-    int64_t left = domain_wait(domain, fw_clock_now_ns() + grace_ns);
-    if (left > 0) {
+    int64_t now = fw_clock_now_ns();
+    if (domain_wait(domain, grace_ns < INT64_MAX - now ? now + grace_ns : INT64_MAX) > 0) {
         /* Release, for the acquire in forced_error(). */
         atomic_store_explicit(&domain->is_killing, true, memory_order_release);
         domain_stir(domain);
@@ -354,7 +354,7 @@ uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
     }
     atomic_store(&domain->state, FW_DOMAIN_STOP);
     domain_end_threads(domain);
-    return (uint64_t)left;
+    return atomic_load(&domain->killed_count);
 }
 
 uint32_t fw_domain_locality_count(const struct fw_domain *domain)

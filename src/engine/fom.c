@@ -475,6 +475,9 @@ static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
                    " others failed since the last such line)",
                    fom->id, fom->type->name, fw_phase_name(fom->type, fom->phase), unsaid);
         }
+    } else if (atomic_load_explicit(&core->domain->is_killing, memory_order_relaxed)) {
+        /* Relaxed, both: who stops the domain reads it when the last fom is gone. */
+        atomic_fetch_add_explicit(&core->domain->killed_count, 1, memory_order_relaxed);
     }
     fw_fom_disarm(fom);
     fw_word_renew(&fom->wake_word); /* What it waited for may still come, and is nothing to it. */
