@@ -9,6 +9,9 @@
 
 extern const struct sim_scenario sim_scenario_disk;
 extern const struct sim_scenario sim_scenario_engine_block;
+extern const struct sim_scenario sim_scenario_engine_cancel;
+extern const struct sim_scenario sim_scenario_engine_idle;
+extern const struct sim_scenario sim_scenario_engine_timeout;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_handoff;
 extern const struct sim_scenario sim_scenario_planted_close;
@@ -24,6 +27,9 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_disk,            \
     &sim_scenario_engine_wake,     \
     &sim_scenario_engine_block,    \
+    &sim_scenario_engine_cancel,   \
+    &sim_scenario_engine_timeout,  \
+    &sim_scenario_engine_idle,     \
     &sim_scenario_skeleton,        \
     &sim_scenario_skeleton_faults, \
     &sim_scenario_planted_wakeup,  \
