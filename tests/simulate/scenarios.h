@@ -11,6 +11,10 @@ extern const struct sim_scenario sim_scenario_disk;
 extern const struct sim_scenario sim_scenario_engine_block;
 extern const struct sim_scenario sim_scenario_engine_cancel;
 extern const struct sim_scenario sim_scenario_engine_idle;
+extern const struct sim_scenario sim_scenario_engine_mail;
+extern const struct sim_scenario sim_scenario_engine_quiesce;
+extern const struct sim_scenario sim_scenario_engine_resource;
+extern const struct sim_scenario sim_scenario_engine_stop;
 extern const struct sim_scenario sim_scenario_engine_timeout;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_handoff;
@@ -30,6 +34,10 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_cancel,   \
     &sim_scenario_engine_timeout,  \
     &sim_scenario_engine_idle,     \
+    &sim_scenario_engine_mail,     \
+    &sim_scenario_engine_quiesce,  \
+    &sim_scenario_engine_resource, \
+    &sim_scenario_engine_stop,     \
     &sim_scenario_skeleton,        \
     &sim_scenario_skeleton_faults, \
     &sim_scenario_planted_wakeup,  \
