@@ -600,9 +600,7 @@ static inline void fom_run(struct fw_core *core, struct fw_fom *fom)
 /* Here, and not in run.c, so that the compiler has the whole path of a tick before it. */
 void fw_core_run_ticks(struct fw_core *core)
 {
-    uint32_t most = core->round_ticks;
-    uint32_t count = 0;
-    for (; count < most; count++) {
+    for (uint32_t i = core->round_ticks; i > 0; i--) {
         struct fw_fom *fom = fw_queue_pop(&core->queue);
         if (fom == NULL) {
             break;
@@ -610,7 +608,6 @@ void fw_core_run_ticks(struct fw_core *core)
         fom_run(core, fom);
     }
     core->fom = NULL;
-    core->queue.length -= count;
 }
 
 enum fw_step fw_fom_wait_until(struct fw_fom *fom, unsigned phase, int64_t deadline_ns)

@@ -638,7 +638,7 @@ struct request {
     uint32_t work;
 };
 
-enum { REQUEST_WORK = 50, ARRIVALS = 10, ADMITTED = 8, OVERLOAD_ROUNDS = 200 };
+enum { REQUEST_WORK = 300, ARRIVALS = 10, ADMITTED = 8, OVERLOAD_ROUNDS = 200 };
 
 static enum fw_step request_tick(struct fw_fom *fom)
 {

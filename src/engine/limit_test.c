@@ -483,7 +483,7 @@ static void test_load_counts(void **state)
     assert_int_equal(fw_limit_ns(core, &any), config.wait_min_ns);
     tick = crowd_tick;
     finished = 0;
-    for (int i = 0; i < 100 * FW_ROUND_TICKS; i++) {
+    for (int i = 0; i < 100 * 64; i++) {
         (void)by_hand_start(&hand, &type, 0);
     }
     for (int i = 0; i < 50; i++) {

@@ -81,7 +81,7 @@ static inline void fw_queue_push(struct fw_queue *queue, struct fw_fom *fom)
     queue->length++;
 }
 
-/* The fom whose tick is next, or NULL. Who takes many lowers the length by all of them at once. */
+/* The fom whose tick is next, or NULL. */
 static inline struct fw_fom *fw_queue_pop(struct fw_queue *queue)
 {
     if (queue->used == 0) {
@@ -100,5 +100,6 @@ static inline struct fw_fom *fw_queue_pop(struct fw_queue *queue)
     if (level->first == NULL) {
         queue->used &= ~(1U << number);
     }
+    queue->length--;
     return fom;
 }
