@@ -20,12 +20,12 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from mutate_lib import allowed, process, schedule  # noqa: E402
+from mutate_lib import allowed, build, process, schedule  # noqa: E402
 from mutate_lib.operators import OPERATORS, mutants_of  # noqa: E402
 from mutate_lib.report import Report, ratio  # noqa: E402
 from mutate_lib.statements import Source  # noqa: E402
 from mutate_lib.tokens import MutateError, tokenise  # noqa: E402
-from mutate_lib.workshop import Outcome  # noqa: E402
+from mutate_lib.workshop import Outcome, own_tests  # noqa: E402
 
 
 def texts(code):
@@ -349,6 +349,18 @@ def test_our_own_explanations_fit():
 
 
 # Sharing out and running.
+
+@pytest.mark.parametrize("path, expected", [
+    ("src/m/option.c", ["m/option", "m/option-again"]),
+    ("src/m/option_file.c", ["m/option", "m/option-again"]),
+    ("src/m/disk_file.c", ["m/disk_file"]),
+    ("src/m/other_file.h", []),
+])
+def test_tests_of_a_file_are_those_of_its_name_or_of_what_it_is_part_of(path, expected):
+    names = ["m/option", "m/option-again", "m/disk", "m/disk_file", "fuzz/m-option"]
+    tests = [build.Test(name, [], {}, ".", False, []) for name in names]
+    assert [test.name for test in own_tests(path, tests)] == expected
+
 
 def test_all_items_are_done_once_whoever_is_slow():
     done = []

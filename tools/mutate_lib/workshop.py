@@ -20,6 +20,20 @@ class Outcome:
     why: str
 
 
+def own_tests(path, tests):
+    """Those named after the file, or else after what it is a part of: option_file.c after option.
+
+    With none, all the module's tests would be linked for each mutant before the first one runs.
+    """
+    stem = os.path.splitext(path.split("/", 1)[1])[0]
+    while stem:
+        own = [test for test in tests if test.name.startswith(stem)]
+        if own:
+            return own
+        stem = stem.rpartition("_")[0]
+    return []
+
+
 class Workshop:
     def __init__(self, project, folder, options):
         self.project = project
@@ -107,8 +121,7 @@ class Workshop:
 
     def _test(self, mutant, build, tests):
         """The test of the same name goes first and is built alone: it kills most mutants."""
-        stem = os.path.splitext(mutant.path.split("/", 1)[1])[0]
-        own = [test for test in tests if test.name.startswith(stem)]
+        own = own_tests(mutant.path, tests)
         others = [test for test in tests if test not in own]
         linked = 0
         for group in (own, others):
