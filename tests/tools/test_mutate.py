@@ -426,6 +426,11 @@ foreach module, tests : {'good': ['sum', 'flag'], 'useless': ['sum']}
         'src' / module / name + '_test.c', dependencies: threads))
   endforeach
 endforeach
+library = static_library('far', 'src/far/part.c')
+foreach name : ['alone', 'user']
+  test('far/' + name,
+    executable('far_' + name, 'src/far' / name + '_test.c', link_with: library))
+endforeach
 """
 
 SUM = """int sum(int from, int to);
@@ -501,6 +506,9 @@ def tiny(tmp_path_factory):
         "src/useless/sum.c": SUM,
         "src/useless/sum_test.c": SUM_TEST % "(sum(1, 4) || 1)",
         "src/bare/sum.c": SUM,
+        "src/far/part.c": SUM,
+        "src/far/alone_test.c": "int main(void) { return 0; }\n",
+        "src/far/user_test.c": SUM_TEST % "(sum(1, 4) == 6 && sum(2, 2) == 0)",
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -533,6 +541,12 @@ def test_a_good_test_kills_and_a_useless_one_does_not(measured):
     assert measured["modules"]["good"] == 1.0
     assert measured["modules"]["useless"] < 0.5  # Only what hangs or is undefined.
     assert states(measured, file="src/useless/sum.c", operator="compare") == {"survived"}
+
+
+def test_a_test_of_another_name_kills_if_it_links_the_file(measured):
+    assert measured["modules"]["far"] == 1.0
+    assert all(m["why"].startswith("far/user ") for m in measured["mutants"]
+               if m["file"] == "src/far/part.c" and m["state"] == "killed")
 
 
 def test_same_object_code_is_equivalent(measured):
@@ -595,4 +609,4 @@ def test_files_are_named_from_the_root_or_from_here(tiny):
 def test_unknown_modules_are_an_error(tiny):
     done = mutate(tiny, "godo")
     assert done.returncode == 2
-    assert "the modules are bare, good, useless" in done.stderr
+    assert "the modules are bare, far, good, useless" in done.stderr

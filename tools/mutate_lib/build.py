@@ -19,18 +19,21 @@ from mutate_lib.tokens import MutateError, OriginalFails
 class Flavour(NamedTuple):
     name: str
     sanitizers: str
+    optimization: str
     environment: "dict[str, str]"
 
 
 _memory = f"hard_rss_limit_mb={process.MEMORY_MAX_MB}"
 # Leaks, overruns and undefined behaviour are failures in our continuous integration, so a mutant
 # that has one counts as killed. TSan is the judge of memory orders: on x86 a missing acquire or
-# release hardly ever shows, but to TSan the data it should have ordered is a data race.
+# release hardly ever shows, but to TSan the data it should have ordered is a data race. Tests under
+# ASan are short and compiling is most of a mutant's time, so nothing is optimised there; TSan's
+# tests take longer than their compilation.
 FLAVOURS = {
-    "checked": Flavour("checked", "address,undefined", {
+    "checked": Flavour("checked", "address,undefined", "0", {
         "ASAN_OPTIONS": f"{_memory}:detect_leaks=1",
         "UBSAN_OPTIONS": "halt_on_error=1"}),
-    "tsan": Flavour("tsan", "thread", {
+    "tsan": Flavour("tsan", "thread", "1", {
         "TSAN_OPTIONS": f"{_memory}:halt_on_error=1"}),
 }
 
@@ -63,6 +66,7 @@ class Build:
         self._prepared = {}
         self._commands = None
         self._units = {}
+        self._symbols = {}
 
     # Meson and Ninja.
 
@@ -91,7 +95,8 @@ class Build:
         os.makedirs(self.temporary, exist_ok=True)
         os.chmod(self.temporary, 0o1777)  # Some tests give up their privileges.
         self._run(["meson", "setup", self.folder, self.tree, "-Dwerror=false", "-Dchecks=true",
-                   "-Doptimization=1", "-Ddebug=false", "-Db_lundef=false",
+                   f"-Doptimization={self.flavour.optimization}", "-Ddebug=false",
+                   "-Db_lundef=false",
                    f"-Db_sanitize={self.flavour.sanitizers}"], f"meson setup ({self.compiler})")
         self._run(["meson", "introspect", "--tests", "--targets", self.folder], "meson introspect")
         with open(self.output, encoding="utf-8") as file:
@@ -191,6 +196,29 @@ class Build:
                 elif os.path.realpath(os.path.join(self.folder, line.strip())) == header:
                     objects.add(current)
         return objects
+
+    def may_contain(self, test, path):
+        """False if the test links nothing of the file, so that no change of it can matter.
+
+        A linker takes all of an object or nothing, so one of its names is enough to know. Inline
+        functions of a header have no names that would tell.
+        """
+        if path.endswith(".h"):
+            return True
+        names = set()
+        for unit in self.units(path):
+            names |= self._names(unit["output"], "--extern-only")
+        linked = [self._names(target) for target in test.targets]
+        return not names or not all(linked) or any(names & other for other in linked)
+
+    def _names(self, file, *options):
+        """What a binary as built from the original defines; nothing if it is no binary."""
+        if file not in self._symbols:
+            ended = process.run(["nm", "--format=posix", "--defined-only", *options, file],
+                                self.folder, output=self.output)
+            with open(self.output, encoding="utf-8") as lines:
+                self._symbols[file] = {line.split(" ")[0] for line in lines if ended.status == 0}
+        return self._symbols[file]
 
     def object_code(self, command):
         """A digest of what the unit compiles to, optimised; None if it does not compile.

@@ -122,7 +122,8 @@ class Workshop:
     def _test(self, mutant, build, tests):
         """The test of the same name goes first and is built alone: it kills most mutants."""
         own = own_tests(mutant.path, tests)
-        others = [test for test in tests if test not in own]
+        others = [test for test in tests
+                  if test not in own and build.may_contain(test, mutant.path)]
         linked = 0
         for group in (own, others):
             if not group:
