@@ -19,6 +19,8 @@
 
 #include <cmocka.h>
 
+#include "support/fail_memory.h"
+
 enum policy { POLICY_FIFO, POLICY_CRR, POLICY_WFQ };
 static const char *const policy_names[] = {"fifo", "crr", "wfq", NULL};
 
@@ -173,11 +175,13 @@ static int arguments_parse(const char *line, struct fw_option_list *rest)
     return rc;
 }
 
+/* The copy has no byte behind its last one, so ASan sees a parser that looks there. */
 static int file_parse(const char *text)
 {
     size_t length = strlen(text);
-    char *copy = strdup(text);
+    char *copy = malloc(length);
     assert_non_null(copy);
+    memcpy(copy, text, length);
     int rc = fw_options_parse_file(&options, "f.conf", copy, length, &reason);
     memset(copy, 'x', length);
     free(copy);
@@ -319,6 +323,109 @@ static void test_file(void **state)
     assert_list(&tenants.all[1].match, "");
 }
 
+/* What ends a value, a comment and a name, and what does not. */
+static void test_file_text(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *file;
+    } cases[] = {
+        {"file = a # b", "a"},
+        {"file = a\t; b", "a"},
+        {"file = a#b ;c # d", "a#b"},
+        {"file = # b", ""},
+        {"file = ; b", ""},
+        {"file =", ""},
+        {"file = \"a\"#b", "a"},
+        {"file = \"a\" ; b", "a"},
+        {"file = \"\"", ""},
+        {"file = a\"b\"", "a\"b\""},
+        {"file = \" a\t\" ", " a\t"},
+        {"file = \"\\a\"", "a"},
+        {"  file\t= a  b \t", "a  b"},
+        {"file = a\r", "a"},
+        {"file = = a", "= a"},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "[log]\n%s", cases[i].text);
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+        assert_int_equal(file_parse(text), 0);
+        assert_string_equal(config.log_file, cases[i].file);
+    }
+    assert_int_equal(file_parse("[tenant azAZ09-_.]\nweight = 2"), 0);
+    assert_string_equal(tenants.all[0].name, "azAZ09-_.");
+    /* The neighbours of the letters and digits in ASCII, and of the dash and the dot. */
+    for (const char *letter = "`{@[/:,^"; *letter != '\0'; letter++) {
+        char text[64];
+        char expected[FW_REASON_SIZE];
+        (void)snprintf(text, sizeof text, "[tenant a%cb]", *letter);
+        (void)snprintf(expected, sizeof expected,
+                       "f.conf:1: '%s' is not a section; write [section] or [section NAME]", text);
+        assert_int_equal(file_parse(text), -EINVAL);
+        assert_string_equal(reason.text, expected);
+    }
+}
+
+/* Two modules describe [tenant], and a third section has names of its own. */
+static void test_named_sections(void **state)
+{
+    (void)state;
+    static const struct fw_option quota_options[] = {
+        FW_OPTION_UINT(struct tenant, weight, .section = "tenant", .name = "quota",
+                       .default_text = "7", .help = "x"),
+    };
+    static const struct fw_option pool_options[] = {
+        FW_OPTION_UINT(struct tenant, weight, .section = "pool", .name = "size",
+                       .default_text = "8", .help = "x"),
+    };
+    static struct tenants quotas;
+    static struct tenants pools;
+    static const struct fw_option_table named[] = {
+        {.module = "sched",
+         .options = tenant_options,
+         .count = FW_ARRAY_LENGTH(tenant_options),
+         .config = &tenants,
+         .instance_add = tenant_add},
+        {.module = "memory",
+         .options = quota_options,
+         .count = FW_ARRAY_LENGTH(quota_options),
+         .config = &quotas,
+         .instance_add = tenant_add},
+        {.module = "pool",
+         .options = pool_options,
+         .count = FW_ARRAY_LENGTH(pool_options),
+         .config = &pools,
+         .instance_add = tenant_add},
+    };
+    static const char text[] = "[tenant a]\nweight = 2\n"
+                               "[pool a]\nsize = 3\n"
+                               "[tenant b]\nweight = 4\nquota = 5\n"
+                               "[pool c]\n";
+    quotas.count = 0;
+    pools.count = 0;
+    struct fw_options own;
+    assert_int_equal(fw_options_init(&own, named, FW_ARRAY_LENGTH(named), &reason), 0);
+    assert_int_equal(fw_options_parse_file(&own, "f", text, sizeof text - 1, &reason), 0);
+    assert_int_equal(tenants.count, 2);
+    assert_string_equal(tenants.all[0].name, "a");
+    assert_int_equal(tenants.all[0].weight, 2);
+    assert_string_equal(tenants.all[1].name, "b");
+    assert_int_equal(tenants.all[1].weight, 4);
+    assert_int_equal(quotas.count, 2);
+    assert_string_equal(quotas.all[0].name, "a");
+    assert_int_equal(quotas.all[0].weight, 7);
+    assert_string_equal(quotas.all[1].name, "b");
+    assert_int_equal(quotas.all[1].weight, 5);
+    assert_int_equal(pools.count, 2);
+    assert_string_equal(pools.all[0].name, "a");
+    assert_int_equal(pools.all[0].weight, 3);
+    assert_string_equal(pools.all[1].name, "c");
+    assert_int_equal(pools.all[1].weight, 8);
+    fw_options_fini(&own);
+}
+
 static const char precedence_file[] = "[server]\n"
                                       "port = 1\n"
                                       "nice = 1\n"
@@ -357,12 +464,18 @@ static void test_arguments_mistakes(void **state)
         const char *reason;
     } cases[] = {
         {"--prot 1", "--prot: there is no such option; did you mean --port?"},
+        {"--xort 1", "--xort: there is no such option; did you mean --port?"},
+        {"--porx 1", "--porx: there is no such option; did you mean --port?"},
+        {"--p_rt 1", "--p_rt: there is no such option; did you mean --port?"},
+        {"--unixxmask 1", "--unixxmask: there is no such option; did you mean --unix-mask?"},
         {"--frobnicate", "--frobnicate: there is no such option; --help lists them"},
         {"--log-fil x", "--log-fil: there is no such option; did you mean --log-file?"},
         {"--file x", "--file: there is no such option; --help lists them"},
         {"--weight 1", "--weight: there is no such option; --help lists them"},
         {"--tenant-weight 1", "--tenant-weight: there is no such option; --help lists them"},
         {"--no-port", "--no-port: only options that are yes or no can be turned off with no-"},
+        {"--no-", "--no-: there is no such option; --help lists them"},
+        {"-o", "-o: a value is missing; give other options separated by commas"},
         {"--", ""},
         {"---", "---: there is no such option; --help lists them"},
         {"--=x", "--: there is no such option; --help lists them"},
@@ -386,6 +499,8 @@ static void test_arguments_mistakes(void **state)
         {"--verbose=4", "--verbose: '4' is out of range; give a number from 0 to 3"},
         {"--policy wqf",
          "--policy: 'wqf' is not known, did you mean 'wfq'? Give one of fifo, crr, wfq"},
+        {"--policy fifoo",
+         "--policy: 'fifoo' is not known, did you mean 'fifo'? Give one of fifo, crr, wfq"},
         {"--policy best", "--policy: 'best' is not understood; give one of fifo, crr, wfq"},
         {"--user=", "--user: '' is out of range; give a text from 1 to 32 characters long"},
         {"-l a,,b",
@@ -413,6 +528,30 @@ static void test_arguments_mistakes(void **state)
     }
 }
 
+/* The longest texts that are taken. */
+static void test_lengths(void **state)
+{
+    (void)state;
+    static char argument[FW_OPTION_VALUE_MAX + 32];
+    char *const arguments[] = {argument};
+    (void)snprintf(argument, sizeof argument, "-u%032d", 0);
+    assert_int_equal(fw_options_parse_arguments(&options, 1, arguments, NULL, &reason), 0);
+    assert_int_equal(strlen(config.user), 32);
+    (void)snprintf(argument, sizeof argument, "-u%033d", 0);
+    assert_int_equal(fw_options_parse_arguments(&options, 1, arguments, NULL, &reason), -EINVAL);
+    assert_int_equal(strlen(config.user), 32);
+
+    (void)snprintf(argument, sizeof argument, "-olog_file=%0*d", FW_OPTION_VALUE_MAX, 0);
+    assert_int_equal(fw_options_parse_arguments(&options, 1, arguments, NULL, &reason), 0);
+    assert_int_equal(strlen(config.log_file), FW_OPTION_VALUE_MAX);
+    (void)snprintf(argument, sizeof argument, "-olog_file=%0*d", FW_OPTION_VALUE_MAX + 1, 0);
+    assert_int_equal(fw_options_parse_arguments(&options, 1, arguments, NULL, &reason), -EINVAL);
+    assert_string_equal(reason.text, "-o log_file: the value is too long");
+    (void)snprintf(argument, sizeof argument, "--log-file=%0*d", FW_OPTION_VALUE_MAX + 1, 0);
+    assert_int_equal(fw_options_parse_arguments(&options, 1, arguments, NULL, &reason), -EINVAL);
+    assert_int_equal(strlen(config.log_file), FW_OPTION_VALUE_MAX);
+}
+
 static void test_file_mistakes(void **state)
 {
     static const struct {
@@ -422,6 +561,7 @@ static void test_file_mistakes(void **state)
         {"port = 1\n",
          "f.conf:1: 'port' stands before the first section; write [section] above it"},
         {"\n[sever]\n", "f.conf:2: 'sever' is no known section; did you mean [server]?"},
+        {"[lop]\n", "f.conf:1: 'lop' is no known section; did you mean [log]?"},
         {"[xyz]\n", "f.conf:1: 'xyz' is no known section; --help lists them in brackets"},
         {"[server\n", "f.conf:1: '[server' is not a section; write [section] or [section NAME]"},
         {"[]\n", "f.conf:1: '[]' is not a section; write [section] or [section NAME]"},
@@ -437,6 +577,7 @@ static void test_file_mistakes(void **state)
         {"[tenant a]\nweight = 0\n",
          "f.conf:2: weight: '0' is out of range; give a number from 1 to 1000"},
         {"[tenant a]\nport = 1\n", "f.conf:2: 'port' belongs under [server], not [tenant]"},
+        {"[server]\nfile = x\n", "f.conf:2: 'file' belongs under [log], not [server]"},
         {"[server]\nweight = 1\n", "f.conf:2: 'weight' belongs under [tenant], not [server]"},
         {"[server]\nhelp = yes\n", "f.conf:2: 'help' is for the command line only"},
         {"[server]\nprot = 1\n", "f.conf:2: 'prot' is no option of [server]; did you mean 'port'?"},
@@ -445,12 +586,19 @@ static void test_file_mistakes(void **state)
         {"[server]\nport = x\n",
          "f.conf:2: port: 'x' is not understood; give a number from 0 to 65535"},
         {"[server]\nport\n", "f.conf:2: 'port' is not understood; write name = value"},
+        {"[server]\nport", "f.conf:2: 'port' is not understood; write name = value"},
+        {"[server]\nuser = \"a", "f.conf:2: '\"a' has no closing quote"},
+        {"[server]\nuser = \"a\\", "f.conf:2: '\"a\\' has no closing quote"},
         {"[server]\n= 1\n", "f.conf:2: '= 1' is not understood; write name = value"},
         {"[server]\nport = 1\n\nport = 2\n",
          "f.conf:4: port is already set on line 2; take one of the two away"},
         {"[server]\nuser = \"a\n", "f.conf:2: '\"a' has no closing quote"},
         {"[server]\nuser = \"a\\\"\n", "f.conf:2: '\"a\\\"' has no closing quote"},
         {"[server]\nuser = \"a\" b\n", "f.conf:2: '\"a\" b' goes on behind its closing quote"},
+        {"[server]\n\177user = a\n",
+         "f.conf:2: '?user = a' has a control character; is this a text file?"},
+        {"[server]\n\037user = a\n",
+         "f.conf:2: '?user = a' has a control character; is this a text file?"},
         {"[server]\nuser = a\001\n",
          "f.conf:2: 'user = a?' has a control character; is this a text file?"},
     };
@@ -504,7 +652,16 @@ static void test_long_file_name(void **state)
 {
     (void)state;
     char name[300];
+    char expected[FW_REASON_SIZE];
     memset(name, 'd', sizeof name);
+    for (size_t length = 80; length <= 81; length++) { /* The longest that is shown whole. */
+        name[length] = '\0';
+        (void)snprintf(expected, sizeof expected, "%s%.77s:1: 'x' is not understood",
+                       length == 80 ? "ddd" : "...", name);
+        assert_int_equal(fw_options_parse_file(&options, name, "x", 1, &reason), -EINVAL);
+        assert_int_equal(strncmp(reason.text, expected, strlen(expected)), 0);
+        name[length] = 'd';
+    }
     (void)snprintf(name + sizeof name - 13, 13, "fairway.conf");
     assert_int_equal(fw_options_parse_file(&options, name, "x", 1, &reason), -EINVAL);
     assert_int_equal(strncmp(reason.text, "...ddd", 6), 0);
@@ -625,33 +782,43 @@ static void test_help(void **state)
     free(text);
 }
 
-/* At the edges: a left side that just fits or just not, a line that ends at column 80 exactly. */
-static void test_help_width(void **state)
+/*
+ * Whichever allocation fails, the call says so and keeps nothing. The round in which none fails has
+ * to come, and before it one for each call.
+ */
+static void test_no_memory(void **state)
 {
     (void)state;
-    static const struct fw_option rows[] = {
-        FW_OPTION_BOOL(struct config, cas, .section = "s", .name = "twenty-letters-name-",
-                       .default_text = "no",
-                       .help = "Here are fifty letters, spaces counted, to the end"),
-        FW_OPTION_BOOL(struct config, daemon, .section = "s", .name = "twenty-one-letters---",
-                       .default_text = "no",
-                       .help = "Here are fifty-one letters, one too many for a line"),
-    };
-    const struct fw_option_table table = {
-        .module = "m", .options = rows, .count = 2, .config = &config, .bare = true};
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    assert_non_null(out);
-    fw_options_print_help(&table, 1, out);
-    assert_int_equal(fclose(out), 0);
-    assert_string_equal(
-        text, "[s]\n"
-              "      --twenty-letters-name-  Here are fifty letters, spaces counted, to the end\n"
-              "      --twenty-one-letters---\n"
-              "                              Here are fifty-one letters, one too many for a\n"
-              "                              line\n");
-    free(text);
+    enum { INIT, PARSE_FILE, PARSE_ARGUMENTS, CALLS };
+    static const char text[] = "[server]\nuser = a\nlisten = b, c, d\n"
+                               "[tenant web]\nmatch = e, f\n";
+    unsigned failures[CALLS] = {0};
+    for (int count = 0;; count++) {
+        struct fw_option_list rest;
+        assert_int_equal(teardown(state), 0);
+        fail_memory_after(count);
+        int call = INIT;
+        int rc = setup(state);
+        if (rc == 0) {
+            call = PARSE_FILE;
+            rc = fw_options_parse_file(&options, "f.conf", text, sizeof text - 1, &reason);
+        }
+        if (rc == 0) {
+            call = PARSE_ARGUMENTS;
+            rc = arguments_parse("-u g -l h,i,j k l m", &rest);
+        }
+        fail_memory_after(-1);
+        if (rc == 0) {
+            break;
+        }
+        assert_int_equal(rc, -ENOMEM);
+        assert_non_null(strstr(reason.text, "no memory for the options"));
+        failures[call]++;
+    }
+    /* One for each struct, each text, and each time that a list has 0, 1 or 2 items and grows. */
+    assert_int_equal(failures[INIT], 2 + 2 + 1);
+    assert_int_equal(failures[PARSE_FILE], 1 + 7 + 5);
+    assert_int_equal(failures[PARSE_ARGUMENTS], 7 + 6);
 }
 
 static void test_programmers_mistakes(void **state)
@@ -700,8 +867,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_arguments_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_extended, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_file_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_named_sections, setup, teardown),
         cmocka_unit_test_setup_teardown(test_precedence, setup, teardown),
         cmocka_unit_test_setup_teardown(test_arguments_mistakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lengths, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file_mistakes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_zero_byte, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file_limits, setup, teardown),
@@ -709,7 +879,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_help, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_help_width, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_programmers_mistakes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
