@@ -250,7 +250,8 @@ static void test_arguments_short(void **state)
     assert_int_equal(arguments_parse("-v -p2 -dp 3", NULL), 0);
     assert_int_equal(config.port, 3); /* The last one counts. */
     assert_int_equal(config.verbose, 3);
-    assert_int_equal(arguments_parse("-vvvvv --daemon=off", NULL), 0);
+    assert_int_equal(arguments_parse("-vvvvv --daemon=off -h", NULL), 0);
+    assert_true(config.help);
     assert_int_equal(config.verbose, 3); /* Its limit. */
     assert_false(config.daemon);
 }
@@ -291,7 +292,7 @@ static void test_file(void **state)
                                 "\n"
                                 "  [server] # the main one\n"
                                 "listen = 127.0.0.1:11211, 127.0.0.1:11212 ; both\n"
-                                "listen=[::1]:11211\r\n"
+                                "listen=[::1]:11211\t,\ta b\r\n"
                                 "\tmemory_limit\t=\t2g\n"
                                 "policy = wfq\n"
                                 "daemon = on\n"
@@ -306,7 +307,7 @@ static void test_file(void **state)
                                 "[server]\n"
                                 "port = 2"), /* No newline at the end. */
                      0);
-    assert_list(&config.listen, "127.0.0.1:11211|127.0.0.1:11212|[::1]:11211|");
+    assert_list(&config.listen, "127.0.0.1:11211|127.0.0.1:11212|[::1]:11211|a b|");
     assert_true(config.memory == UINT64_C(2) << 30);
     assert_int_equal(config.policy, POLICY_WFQ);
     assert_true(config.daemon);
@@ -398,6 +399,10 @@ static void test_named_sections(void **state)
          .count = FW_ARRAY_LENGTH(pool_options),
          .config = &pools,
          .instance_add = tenant_add},
+        {.module = "log",
+         .options = log_options,
+         .count = FW_ARRAY_LENGTH(log_options),
+         .config = &config},
     };
     static const char text[] = "[tenant a]\nweight = 2\n"
                                "[pool a]\nsize = 3\n"
@@ -406,7 +411,9 @@ static void test_named_sections(void **state)
     quotas.count = 0;
     pools.count = 0;
     struct fw_options own;
+    config.log_file = NULL;
     assert_int_equal(fw_options_init(&own, named, FW_ARRAY_LENGTH(named), &reason), 0);
+    assert_string_equal(config.log_file, "stderr");
     assert_int_equal(fw_options_parse_file(&own, "f", text, sizeof text - 1, &reason), 0);
     assert_int_equal(tenants.count, 2);
     assert_string_equal(tenants.all[0].name, "a");
@@ -423,6 +430,11 @@ static void test_named_sections(void **state)
     assert_int_equal(pools.all[0].weight, 3);
     assert_string_equal(pools.all[1].name, "c");
     assert_int_equal(pools.all[1].weight, 8);
+    char misspelt[] = "--log-fil";
+    assert_int_equal(fw_options_parse_arguments(&own, 1, (char *const[]){misspelt}, NULL, &reason),
+                     -EINVAL);
+    assert_string_equal(reason.text,
+                        "--log-fil: there is no such option; did you mean --log-file?");
     fw_options_fini(&own);
 }
 
@@ -474,6 +486,10 @@ static void test_arguments_mistakes(void **state)
         {"--weight 1", "--weight: there is no such option; --help lists them"},
         {"--tenant-weight 1", "--tenant-weight: there is no such option; --help lists them"},
         {"--no-port", "--no-port: only options that are yes or no can be turned off with no-"},
+        {"--on-cas", "--on-cas: there is no such option; --help lists them"},
+        {"--extended=0123456789012345678901234567890123456789012345678901234567",
+         "--extended 01234567890123456789012345678901234567890123...: there is no such option; "
+         "--help lists them"},
         {"--no-", "--no-: there is no such option; --help lists them"},
         {"-o", "-o: a value is missing; give other options separated by commas"},
         {"--", ""},
@@ -505,6 +521,8 @@ static void test_arguments_mistakes(void **state)
         {"--user=", "--user: '' is out of range; give a text from 1 to 32 characters long"},
         {"-l a,,b",
          "-l: 'a,,b' is not understood; give items separated by commas, none of them empty"},
+        {"-l a,~,b",
+         "-l: 'a, ,b' is not understood; give items separated by commas, none of them empty"},
         {"-l a,", "-l: 'a,' is not understood; give items separated by commas, none of them empty"},
         {"-o idle_timout=5",
          "-o idle_timout: there is no such option; did you mean --idle-timeout?"},
@@ -572,8 +590,6 @@ static void test_file_mistakes(void **state)
         {"[server x]\n", "f.conf:1: 'server' takes no name; write the section's name alone"},
         {"[tenant]\n", "f.conf:1: 'tenant' needs a name behind it: [section NAME]"},
         {"[tenant a]\n[tenant b]\n[tenant a]\n", "f.conf:3: 'a' was already described on line 1"},
-        {"[tenant a]\n[tenant b]\n[tenant c]\n[tenant d]\n",
-         "f.conf:4: [tenant d]: there are 3 tenants already"},
         {"[tenant a]\nweight = 0\n",
          "f.conf:2: weight: '0' is out of range; give a number from 1 to 1000"},
         {"[tenant a]\nport = 1\n", "f.conf:2: 'port' belongs under [server], not [tenant]"},
@@ -592,6 +608,10 @@ static void test_file_mistakes(void **state)
         {"[server]\n= 1\n", "f.conf:2: '= 1' is not understood; write name = value"},
         {"[server]\nport = 1\n\nport = 2\n",
          "f.conf:4: port is already set on line 2; take one of the two away"},
+        /* The second value ends where the first, read into the same buffer, had a space. */
+        {"[server]\nuser = \"ab  \"\nlisten = \"a,\"\n",
+         "f.conf:3: listen: 'a,' is not understood; give items separated by commas, none of them "
+         "empty"},
         {"[server]\nuser = \"a\n", "f.conf:2: '\"a' has no closing quote"},
         {"[server]\nuser = \"a\\\"\n", "f.conf:2: '\"a\\\"' has no closing quote"},
         {"[server]\nuser = \"a\" b\n", "f.conf:2: '\"a\" b' goes on behind its closing quote"},
@@ -605,9 +625,14 @@ static void test_file_mistakes(void **state)
     for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
         assert_int_equal(teardown(state), 0);
         assert_int_equal(setup(state), 0);
-        assert_true(file_parse(cases[i].text) < 0);
+        assert_int_equal(file_parse(cases[i].text), -EINVAL);
         assert_string_equal(reason.text, cases[i].reason);
     }
+    /* What the module answers is passed on. */
+    assert_int_equal(teardown(state), 0);
+    assert_int_equal(setup(state), 0);
+    assert_int_equal(file_parse("[tenant a]\n[tenant b]\n[tenant c]\n[tenant d]\n"), -ENOSPC);
+    assert_string_equal(reason.text, "f.conf:4: [tenant d]: there are 3 tenants already");
 }
 
 static void test_zero_byte(void **state)
@@ -795,10 +820,11 @@ static void test_no_memory(void **state)
     unsigned failures[CALLS] = {0};
     for (int count = 0;; count++) {
         struct fw_option_list rest;
-        assert_int_equal(teardown(state), 0);
+        tenants.count = 0;
         fail_memory_after(count);
         int call = INIT;
-        int rc = setup(state);
+        int rc = fw_options_init(&options, tables, FW_ARRAY_LENGTH(tables), &reason);
+        bool is_made = rc == 0;
         if (rc == 0) {
             call = PARSE_FILE;
             rc = fw_options_parse_file(&options, "f.conf", text, sizeof text - 1, &reason);
@@ -808,6 +834,9 @@ static void test_no_memory(void **state)
             rc = arguments_parse("-u g -l h,i,j k l m", &rest);
         }
         fail_memory_after(-1);
+        if (is_made) {
+            fw_options_fini(&options);
+        }
         if (rc == 0) {
             break;
         }
@@ -879,7 +908,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_list, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_help, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test_setup_teardown(test_programmers_mistakes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,8 @@ static const struct fw_option rows[] = {
                     .help = "x"),
     FW_OPTION_STRING(struct config, text, .section = "s", .name = "text", .min = 1, .max = 32,
                      .help = "x"),
+    FW_OPTION_BOOL(struct config, on, .section = "s", .name = "q", .default_text = "no",
+                   .help = "x"),
 };
 static const struct fw_option_table table = {.module = "m",
                                              .options = rows,
@@ -83,6 +85,19 @@ static int argument_parse(const char *text)
     char *const arguments[] = {argument};
     (void)snprintf(argument, sizeof argument, "%s", text);
     return fw_options_parse_arguments(&options, 1, arguments, NULL, &reason);
+}
+
+/* The shortest name there can be, and what else it is not. */
+static void test_short_name(void **state)
+{
+    (void)state;
+    assert_int_equal(argument_parse("--q"), 0);
+    assert_true(config.on);
+    assert_int_equal(argument_parse("--no_q"), 0);
+    assert_false(config.on);
+    assert_int_equal(argument_parse("--on-q"), -EINVAL);
+    assert_int_equal(argument_parse("--no-"), -EINVAL);
+    assert_string_equal(reason.text, "--no-: there is no such option; --help lists them");
 }
 
 static void assert_help(const struct fw_option_table *tables, size_t count, const char *expected)
@@ -341,6 +356,7 @@ static void test_help_width(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_short_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_number_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_units, setup, teardown),
         cmocka_unit_test_setup_teardown(test_quotes, setup, teardown),
