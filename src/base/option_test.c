@@ -331,6 +331,9 @@ static void test_file_text(void **state)
         const char *text;
         const char *file;
     } cases[] = {
+        {"file = a #", "a"},
+        {"\r\nfile = a", "a"},
+        {"file = ~", "~"},
         {"file = a # b", "a"},
         {"file = a\t; b", "a"},
         {"file = a#b ;c # d", "a#b"},
@@ -582,6 +585,9 @@ static void test_file_mistakes(void **state)
         {"[lop]\n", "f.conf:1: 'lop' is no known section; did you mean [log]?"},
         {"[xyz]\n", "f.conf:1: 'xyz' is no known section; --help lists them in brackets"},
         {"[server\n", "f.conf:1: '[server' is not a section; write [section] or [section NAME]"},
+        {"[server", "f.conf:1: '[server' is not a section; write [section] or [section NAME]"},
+        {"[server)\n", "f.conf:1: '[server)' is not a section; write [section] or [section NAME]"},
+        {"[tenan]\n", "f.conf:1: 'tenan' is no known section; did you mean [tenant]?"},
         {"[]\n", "f.conf:1: '[]' is not a section; write [section] or [section NAME]"},
         {"[server] x\n",
          "f.conf:1: '[server] x' is not a section; write [section] or [section NAME]"},
@@ -614,6 +620,8 @@ static void test_file_mistakes(void **state)
          "empty"},
         {"[server]\nuser = \"a\n", "f.conf:2: '\"a' has no closing quote"},
         {"[server]\nuser = \"a\\\"\n", "f.conf:2: '\"a\\\"' has no closing quote"},
+        {"[server]\nuser = \"", "f.conf:2: '\"' has no closing quote"},
+        {"[server]\nuser = \"a\"b\n", "f.conf:2: '\"a\"b' goes on behind its closing quote"},
         {"[server]\nuser = \"a\" b\n", "f.conf:2: '\"a\" b' goes on behind its closing quote"},
         {"[server]\n\177user = a\n",
          "f.conf:2: '?user = a' has a control character; is this a text file?"},

@@ -168,6 +168,10 @@ static void test_quotes(void **state)
          "0123456789012345678901234567890123456789012..."},
         {"012345678901234567890123456789012345678901\xc3\xa9----",
          "012345678901234567890123456789012345678901\xc3\xa9..."},
+        {"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"
+         "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"
+         "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
+         "..."},
         {"\x1f\x7f !~0123456789012345678901234567890", "?? !~0123456789012345678901234567890"},
     };
     (void)state;
@@ -258,7 +262,7 @@ static void test_help_rows(void **state)
         FW_OPTION_BOOL(struct config, on, .section = "u", .name = "on", .default_text = "yes",
                        .help = "Whether"),
         FW_OPTION_COUNT(struct config, level, .section = "u", .name = "loud", .default_text = "0",
-                        .value_name = "LEVEL", .help = "How loud"),
+                        .value_name = "N", .help = "How loud"),
     };
     const struct fw_option_table both[] = {
         {.module = "a", .options = first, .count = FW_ARRAY_LENGTH(first), .config = &config},
@@ -281,7 +285,7 @@ static void test_help_rows(void **state)
                 "\n"
                 "[u NAME], in the configuration file only:\n"
                 "  on = yes|no                 Whether\n"
-                "  loud = LEVEL                How loud\n");
+                "  loud = N                    How loud\n");
 }
 
 /* Sentences that are too long for their buffers are cut, here and in the help. */
@@ -299,13 +303,16 @@ static void test_long_texts(void **state)
                        .default_text = "first", .names = names, .help = "Which"),
         FW_OPTION_LIST(struct config, list, .section = "s", .name = "list", .max = 5,
                        .help = "Who"),
+        FW_OPTION_STRING(struct config, text, .section = "s", .name = "text", .min = 1,
+                         .help = "What"),
     };
     const struct fw_option_table own_table = {
-        .module = "m", .options = own_rows, .count = 2, .config = &config, .bare = true};
+        .module = "m", .options = own_rows, .count = 3, .config = &config, .bare = true};
     struct fw_options own;
     char enum_argument[] = "--enum=x";
     char list_argument[] = "--list=abcde,abcdef";
-    char *const arguments[] = {enum_argument, list_argument};
+    char text_argument[] = "--text=";
+    char *const arguments[] = {enum_argument, list_argument, text_argument};
     assert_int_equal(fw_options_init(&own, &own_table, 1, &reason), 0);
     assert_int_equal(fw_options_parse_arguments(&own, 1, arguments, NULL, &reason), -EINVAL);
     assert_string_equal(reason.text, "--enum: 'x' is not understood; give one of first, "
@@ -317,6 +324,9 @@ static void test_long_texts(void **state)
     assert_string_equal(reason.text, "--list: 'abcde,abcdef' is out of range; give items separated "
                                      "by commas, none of them empty, each from 0 to 5 characters "
                                      "long");
+    assert_int_equal(fw_options_parse_arguments(&own, 1, arguments + 2, NULL, &reason), -EINVAL);
+    assert_string_equal(reason.text,
+                        "--text: '' is out of range; give a text of at least 1 characters long");
     fw_options_fini(&own);
 
     char *text = NULL;
@@ -329,6 +339,34 @@ static void test_long_texts(void **state)
     assert_int_equal(strncmp(text, begin, sizeof begin - 1), 0);
     assert_non_null(strstr(text, "\n      --list LIST             Who\n"));
     free(text);
+}
+
+/* The longest names there can be are named whole. */
+static void test_long_names(void **state)
+{
+    (void)state;
+#define SIXTY(letter) \
+    letter letter letter letter letter letter letter letter letter letter letter letter
+    static const char one[] = SIXTY("aaaaa");
+    static const char other[] = SIXTY("bbbbb");
+#undef SIXTY
+    static const struct fw_option own_rows[] = {
+        FW_OPTION_UINT(struct config, natural, .section = one, .name = "x", .default_text = "0",
+                       .help = "x"),
+        FW_OPTION_UINT(struct config, natural, .section = other, .name = "y", .default_text = "0",
+                       .help = "x"),
+    };
+    static const struct fw_option_table own_table = {
+        .module = "m", .options = own_rows, .count = 2, .config = &config};
+    struct fw_options own;
+    char text[128];
+    char expected[FW_REASON_SIZE];
+    int length = snprintf(text, sizeof text, "[%s]\ny = 1\n", one);
+    (void)snprintf(expected, sizeof expected, "f:2: 'y' belongs under [%s], not [%s]", other, one);
+    assert_int_equal(fw_options_init(&own, &own_table, 1, &reason), 0);
+    assert_int_equal(fw_options_parse_file(&own, "f", text, (size_t)length, &reason), -EINVAL);
+    assert_string_equal(reason.text, expected);
+    fw_options_fini(&own);
 }
 
 /* At the edges: a left side that just fits or just not, a line that ends at column 80 exactly. */
@@ -362,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_quotes, setup, teardown),
         cmocka_unit_test(test_help_rows),
         cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_help_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
