@@ -198,6 +198,39 @@ static void test_merge(void **state)
     assert_int_equal(fw_histogram_count(&histogram), 1000);
 }
 
+/* The first and the last bucket, and a maximum that is larger by one. */
+static void test_merge_edges(void **state)
+{
+    (void)state;
+    fw_histogram_init(&histogram);
+    fw_histogram_init(&other);
+    fw_histogram_record(&histogram, UINT64_MAX - 1);
+    fw_histogram_record(&other, 0);
+    fw_histogram_record(&other, UINT64_MAX);
+    fw_histogram_merge(&histogram, &other);
+    assert_int_equal(fw_histogram_max(&histogram), UINT64_MAX);
+    assert_int_equal(atomic_load(&histogram.buckets[0]), 1);
+    assert_int_equal(atomic_load(&histogram.buckets[FW_HISTOGRAM_BUCKETS - 1]), 2);
+    assert_int_equal(fw_histogram_count(&histogram), 3);
+}
+
+/* A double rounds such a count up: there is still no rank beyond the last value. */
+static void test_rank_of_huge_counts(void **state)
+{
+    (void)state;
+    uint64_t count = (UINT64_C(1) << 60) - 1;
+    assert_int_equal(percentile_of_two(count, count - 1, 100), 1);
+    assert_int_equal(percentile_of_two(count, count, 100), 0);
+}
+
+static void test_mean_of_zero(void **state)
+{
+    (void)state;
+    fw_histogram_init(&histogram);
+    fw_histogram_record(&histogram, 0);
+    assert_int_equal(fw_histogram_mean(&histogram), 0);
+}
+
 /* What a reader sees that comes between the two stores of record(): the maximum is one behind. */
 static void test_maximum_behind_its_bucket(void **state)
 {
@@ -209,6 +242,13 @@ static void test_maximum_behind_its_bucket(void **state)
     assert_within_bound(fw_histogram_percentile(&histogram, 100), VALUE);
     assert_within_bound(fw_histogram_mean(&histogram), VALUE);
 
+    /* In the very next bucket below, and as far away from the value as it can be there. */
+    uint64_t low = bucket_low(1000), next = bucket_low(1001);
+    fw_histogram_init(&histogram);
+    fw_histogram_record(&histogram, next - 1);
+    atomic_store(&histogram.max, low - 1);
+    assert_within_bound(fw_histogram_percentile(&histogram, 100), next - 1);
+
     fw_histogram_init(&histogram);
     fw_histogram_record(&histogram, UINT64_MAX);
     atomic_store(&histogram.max, 0);
@@ -219,13 +259,16 @@ static void test_maximum_behind_its_bucket(void **state)
 static void test_maximum_bounds_its_bucket(void **state)
 {
     (void)state;
-    uint64_t low = bucket_low(1000);
-    fw_histogram_init(&histogram);
-    for (int i = 0; i < 4; i++) {
-        fw_histogram_record(&histogram, low);
+    uint64_t low = bucket_low(1000), next = bucket_low(1001);
+    const uint64_t values[] = {low, low + (next - low) / 2 - 1};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(values); i++) {
+        fw_histogram_init(&histogram);
+        for (int k = 0; k < 4; k++) {
+            fw_histogram_record(&histogram, values[i]);
+        }
+        assert_int_equal(fw_histogram_percentile(&histogram, 50), values[i]);
+        assert_int_equal(fw_histogram_mean(&histogram), values[i]);
     }
-    assert_int_equal(fw_histogram_percentile(&histogram, 50), low);
-    assert_int_equal(fw_histogram_mean(&histogram), low);
 }
 
 enum { RACE_RECORDS = 200000 };
@@ -271,6 +314,9 @@ int main(void)
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_percentiles_beside_a_sorted_array),
         cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_merge_edges),
+        cmocka_unit_test(test_rank_of_huge_counts),
+        cmocka_unit_test(test_mean_of_zero),
         cmocka_unit_test(test_maximum_behind_its_bucket),
         cmocka_unit_test(test_maximum_bounds_its_bucket),
         cmocka_unit_test(test_readers_do_not_stop_the_writer),
