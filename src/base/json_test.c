@@ -100,6 +100,31 @@ static void test_document(void **state)
     begin(FW_JSON_PRETTY); /* A single value is a document too. */
     fw_json_string(&json, "");
     check("\"\"");
+
+    begin(FW_JSON_COMPACT); /* The one sign that 0 could get, and does not. */
+    fw_json_signed(&json, 0);
+    check("0");
+}
+
+/* Each bracket begins anew, whatever stood at its depth before. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    begin(FW_JSON_COMPACT);
+    fw_json_array_begin(&json);
+    for (unsigned i = 0; i < 3; i++) {
+        fw_json_array_begin(&json);
+        if (i < 2) {
+            fw_json_unsigned(&json, i);
+        }
+        fw_json_array_end(&json);
+    }
+    fw_json_object_begin(&json);
+    fw_json_key(&json, "a");
+    fw_json_null(&json);
+    fw_json_object_end(&json);
+    fw_json_array_end(&json);
+    check("[[0],[1],[],{\"a\":null}]");
 }
 
 static void test_every_byte(void **state)
@@ -150,6 +175,7 @@ static void test_utf8_edges(void **state)
         {"\xf0\x9f\x98\"", BAD "\\\""},               /* What follows is not swallowed. */
         {"\xe2\x82\xe2\x82\xac", BAD "\xe2\x82\xac"}, /* Nor if it starts a good one. */
         {"\x80\xbf", BAD BAD},                        /* Continues nothing. */
+        {"\xc2\x7f", BAD "\x7f"},                     /* Just below what continues. */
     };
 #undef BAD
     for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
@@ -399,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_document),
+        cmocka_unit_test(test_neighbours),
         cmocka_unit_test(test_every_byte),
         cmocka_unit_test(test_utf8_edges),
         cmocka_unit_test(test_utf8_beside_decoding),
