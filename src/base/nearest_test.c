@@ -9,11 +9,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/base.h"
+
+/* Without a zero byte behind, where ASan would see a look. */
+static char *exact_copy(const char *text, size_t length)
+{
+    char *copy = malloc(length > 0 ? length : 1);
+    assert_non_null(copy);
+    memcpy(copy, text, length);
+    return copy;
+}
 
 static void test_distance(void **state)
 {
@@ -38,10 +48,14 @@ static void test_distance(void **state)
         {"volume", "top", 5},
     };
     for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
-        const char *a = cases[i].a;
-        const char *b = cases[i].b;
-        assert_int_equal(fw_nearest_distance(a, strlen(a), b, strlen(b)), cases[i].distance);
-        assert_int_equal(fw_nearest_distance(b, strlen(b), a, strlen(a)), cases[i].distance);
+        size_t a_length = strlen(cases[i].a);
+        size_t b_length = strlen(cases[i].b);
+        char *a = exact_copy(cases[i].a, a_length);
+        char *b = exact_copy(cases[i].b, b_length);
+        assert_int_equal(fw_nearest_distance(a, a_length, b, b_length), cases[i].distance);
+        assert_int_equal(fw_nearest_distance(b, b_length, a, a_length), cases[i].distance);
+        free(a);
+        free(b);
     }
 }
 
@@ -69,7 +83,9 @@ static void test_nearest(void **state)
     assert_string_equal(nearest_of(&nearest, "ver"), "version"); /* Its beginning. */
     assert_string_equal(nearest_of(&nearest, "VO"), "volume");
     assert_string_equal(nearest_of(&nearest, "v"), "(none)");
-    assert_string_equal(nearest_of(&nearest, "pint"), "(none)"); /* Two slips in four letters. */
+    assert_string_equal(nearest_of(&nearest, "pint"), "(none)");  /* Two slips in four letters. */
+    assert_string_equal(nearest_of(&nearest, "sxaxs"), "stats");  /* In five they are allowed, */
+    assert_string_equal(nearest_of(&nearest, "sxaxx"), "(none)"); /* but not three. */
     assert_string_equal(nearest_of(&nearest, "xyzzy"), "(none)");
     assert_string_equal(nearest_of(&nearest, "frobnicate"), "(none)");
     assert_string_equal(nearest_of(&nearest, "x"), "(none)"); /* One slip from "m", yet no guess. */
@@ -102,6 +118,16 @@ static void test_first_of_equals_stays(void **state)
     assert_string_equal(nearest.best, "statx");
 }
 
+/* A word longer than the name does not begin it, whatever stands behind the name in memory. */
+static void test_beginning_is_within_the_name(void **state)
+{
+    (void)state;
+    struct fw_nearest nearest;
+    fw_nearest_init(&nearest, "ab", 2);
+    fw_nearest_offer(&nearest, "ab", 1);
+    assert_false(fw_nearest_found(&nearest));
+}
+
 static void test_long_words(void **state)
 {
     (void)state;
@@ -128,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_slip_beats_beginning),
         cmocka_unit_test(test_first_of_equals_stays),
+        cmocka_unit_test(test_beginning_is_within_the_name),
         cmocka_unit_test(test_long_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,28 @@ static void test_int(void **state)
     }
 }
 
+/* Of an empty text no byte is looked at: ASan guards the one behind the block. */
+static void test_empty(void **state)
+{
+    (void)state;
+    char *block = malloc(1);
+    assert_non_null(block);
+    const char *text = block + 1;
+    uint64_t natural = UNTOUCHED;
+    int64_t number = UNTOUCHED;
+    bool truth = true;
+    assert_int_equal(fw_parse_uint(text, 0, 0, 1, &natural), -EINVAL);
+    assert_int_equal(fw_parse_octal(text, 0, 1, &natural), -EINVAL);
+    assert_int_equal(fw_parse_size(text, 0, 1, &natural), -EINVAL);
+    assert_int_equal(fw_parse_int(text, 0, 0, 1, &number), -EINVAL);
+    assert_int_equal(fw_parse_duration(text, 0, 1, &number), -EINVAL);
+    assert_int_equal(fw_parse_bool(text, 0, &truth), -EINVAL);
+    assert_int_equal(natural, UNTOUCHED);
+    assert_int_equal(number, UNTOUCHED);
+    assert_true(truth);
+    free(block);
+}
+
 static void test_octal(void **state)
 {
     (void)state;
@@ -237,8 +259,9 @@ static void test_bool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uint), cmocka_unit_test(test_int),      cmocka_unit_test(test_octal),
-        cmocka_unit_test(test_size), cmocka_unit_test(test_duration), cmocka_unit_test(test_bool),
+        cmocka_unit_test(test_uint),  cmocka_unit_test(test_int),  cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_octal), cmocka_unit_test(test_size), cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_bool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
