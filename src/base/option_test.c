@@ -472,12 +472,25 @@ static void test_precedence(void **state)
     assert_int_equal(file_parse("[server]\nport = x\n"), -EINVAL);
 }
 
-static void test_arguments_mistakes(void **state)
+struct mistake {
+    const char *line;
+    const char *reason; /* Empty: it is none. */
+};
+
+static void check_mistakes(void **state, const struct mistake *mistakes, size_t count)
 {
-    static const struct {
-        const char *line;
-        const char *reason;
-    } cases[] = {
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+        assert_int_equal(arguments_parse(mistakes[i].line, NULL),
+                         mistakes[i].reason[0] != '\0' ? -EINVAL : 0);
+        assert_string_equal(reason.text, mistakes[i].reason);
+    }
+}
+
+static void test_arguments_unknown(void **state)
+{
+    static const struct mistake mistakes[] = {
         {"--prot 1", "--prot: there is no such option; did you mean --port?"},
         {"--xort 1", "--xort: there is no such option; did you mean --port?"},
         {"--porx 1", "--porx: there is no such option; did you mean --port?"},
@@ -494,12 +507,24 @@ static void test_arguments_mistakes(void **state)
          "--extended 01234567890123456789012345678901234567890123...: there is no such option; "
          "--help lists them"},
         {"--no-", "--no-: there is no such option; --help lists them"},
-        {"-o", "-o: a value is missing; give other options separated by commas"},
         {"--", ""},
         {"---", "---: there is no such option; --help lists them"},
         {"--=x", "--: there is no such option; --help lists them"},
         {"-x", "-x: there is no such option; --help lists them"},
         {"-dx", "-x: there is no such option; --help lists them"},
+        {"-o idle_timout=5",
+         "-o idle_timout: there is no such option; did you mean --idle-timeout?"},
+        {"-o extended=port", "-o extended: there is no such option; did you mean --extended?"},
+        {"word", "'word' is not an option; only options are taken, see --help"},
+        {"-- -p", "'-p' is not an option; only options are taken, see --help"},
+    };
+    check_mistakes(state, mistakes, FW_ARRAY_LENGTH(mistakes));
+}
+
+static void test_arguments_mistakes(void **state)
+{
+    static const struct mistake mistakes[] = {
+        {"-o", "-o: a value is missing; give other options separated by commas"},
         {"-p", "-p: a value is missing; give a number from 0 to 65535"},
         {"--port", "--port: a value is missing; give a number from 0 to 65535"},
         {"--port=", "--port: '' is not understood; give a number from 0 to 65535"},
@@ -527,26 +552,15 @@ static void test_arguments_mistakes(void **state)
         {"-l a,~,b",
          "-l: 'a, ,b' is not understood; give items separated by commas, none of them empty"},
         {"-l a,", "-l: 'a,' is not understood; give items separated by commas, none of them empty"},
-        {"-o idle_timout=5",
-         "-o idle_timout: there is no such option; did you mean --idle-timeout?"},
         {"-o port", "-o port: a value is missing; give a number from 0 to 65535"},
         {"-o port=x", "-o port: 'x' is not understood; give a number from 0 to 65535"},
         {"-o no_cas=1", "-o no_cas: takes no value"},
-        {"-o extended=port", "-o extended: there is no such option; did you mean --extended?"},
-        {"word", "'word' is not an option; only options are taken, see --help"},
-        {"-- -p", "'-p' is not an option; only options are taken, see --help"},
         {"--user=0123456789012345678901234567890123456789012345678901234567890",
          "--user: '01234567890123456789012345678901234567890123...' is out of range; give a text "
          "from 1 to 32 characters long"},
         {"--policy \x1b[31m\n", "--policy: '?[31m?' is not understood; give one of fifo, crr, wfq"},
     };
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
-        assert_int_equal(teardown(state), 0);
-        assert_int_equal(setup(state), 0);
-        assert_int_equal(arguments_parse(cases[i].line, NULL),
-                         cases[i].reason[0] != '\0' ? -EINVAL : 0);
-        assert_string_equal(reason.text, cases[i].reason);
-    }
+    check_mistakes(state, mistakes, FW_ARRAY_LENGTH(mistakes));
 }
 
 /* The longest texts that are taken. */
@@ -907,6 +921,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_file_text, setup, teardown),
         cmocka_unit_test_setup_teardown(test_named_sections, setup, teardown),
         cmocka_unit_test_setup_teardown(test_precedence, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_arguments_unknown, setup, teardown),
         cmocka_unit_test_setup_teardown(test_arguments_mistakes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lengths, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file_mistakes, setup, teardown),
