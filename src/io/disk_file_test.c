@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,13 +36,16 @@ static struct {
     int hole_errno;    /* Of making holes... */
     int room_errno;    /* ... and of reserving room. */
     int interruptions; /* So many calls of fallocate() and open() are interrupted first. */
+    int room_interruptions;
     int truncations;
     int64_t hole_offset; /* Of the last hole. */
     int64_t hole_size;
     bool block_device; /* fstat() says so. */
     int sector_size;
     uint64_t size;
-    int ioctl_failing; /* The number of the ioctl that fails, from 1. */
+    int ioctl_failing;      /* The number of the ioctl that fails, from 1. */
+    const char *queue_file; /* The one file of the queue that exists in /sys, ... */
+    const char *queue_text; /* ... and what it says. */
 } fake;
 
 static bool interrupted(void)
@@ -54,6 +58,20 @@ static bool interrupted(void)
     return true;
 }
 
+static int queue_open(const char *path)
+{
+    if (fake.queue_file == NULL || strcmp(path, fake.queue_file) != 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    int fd = memfd_create("queue", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    ssize_t size = (ssize_t)strlen(fake.queue_text);
+    assert_int_equal(write(fd, fake.queue_text, (size_t)size), size);
+    assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+    return fd;
+}
+
 int open(const char *path, int flags, ...)
 {
     va_list arguments;
@@ -62,6 +80,9 @@ int open(const char *path, int flags, ...)
     va_end(arguments);
     if (interrupted()) {
         return -1;
+    }
+    if (strncmp(path, "/sys/", 5) == 0) {
+        return queue_open(path);
     }
     if ((flags & O_DIRECT) != 0 && fake.open_errno != 0) {
         errno = fake.open_errno;
@@ -105,9 +126,17 @@ int fallocate(int fd, int mode, off_t offset, off_t size)
     if (interrupted()) {
         return -1;
     }
-    if (mode == 0) {
+    if (mode == 0 && fake.room_interruptions > 0) {
+        fake.room_interruptions--;
+        errno = EINTR;
+        return -1;
+    }
+    if (mode == 0 && fake.room_errno != 0) {
         errno = fake.room_errno;
-        return fake.room_errno != 0 ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, size);
+        return -1;
+    }
+    if (mode == 0) {
+        return (int)syscall(SYS_fallocate, fd, mode, offset, size);
     }
     assert_int_equal(mode, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
     fake.hole_offset = offset;
@@ -295,6 +324,49 @@ static void test_room(void **state)
     assert_int_equal(disk_open(0), 0);       /* Nothing is reserved for who does not ask. */
     assert_int_equal(fw_disk_properties(disk)->size, SIZE);
     fw_disk_close(disk);
+
+    (void)reset(NULL);
+    assert_int_equal(truncate(path, SIZE_WANTED - 1), 0); /* The last byte counts. */
+    fake.room_interruptions = 2;
+    assert_int_equal(disk_open(FW_DISK_CREATE), 0);
+    assert_int_equal(fake.room_interruptions, 0);
+    assert_int_equal(fw_disk_properties(disk)->size, SIZE_WANTED);
+    fw_disk_close(disk);
+}
+
+/* What is made belongs to its owner alone, whatever the umask allows. */
+static void test_mode(void **state)
+{
+    (void)state;
+    struct stat status;
+    assert_int_equal(unlink(path), 0);
+    mode_t mask = umask(0);
+    int rc = disk_open(FW_DISK_CREATE);
+    (void)umask(mask);
+    assert_int_equal(rc, 0);
+    fw_disk_close(disk);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
+}
+
+/* A device has its queue beside it, or, as a partition, one level up. */
+static void test_discarding_devices(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"/sys/dev/block/0:0/queue/discard_max_bytes",
+                                        "/sys/dev/block/0:0/../queue/discard_max_bytes"};
+    fake.block_device = true;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(files); i++) {
+        fake.queue_file = files[i];
+        fake.queue_text = "2147450880\n";
+        assert_int_equal(disk_open(0), 0);
+        assert_true(fw_disk_properties(disk)->discard);
+        fw_disk_close(disk);
+        fake.queue_text = "0\n";
+        assert_int_equal(disk_open(0), 0);
+        assert_false(fw_disk_properties(disk)->discard);
+        fw_disk_close(disk);
+    }
 }
 
 static void test_devices(void **state)
@@ -339,6 +411,7 @@ static void test_edges(void **state)
     int saved = dup(0);
     assert_true(saved > 0);
     assert_int_equal(close(0), 0);
+    errno = EINTR; /* Of something else, and long past. */
     int rc = disk_open(0);
     int fd = rc == 0 ? FW_CONTAINER_OF(disk, struct fw_disk_file, disk)->fd : -1;
     if (rc == 0) {
@@ -357,7 +430,9 @@ int main(void)
         cmocka_unit_test_setup(test_interrupted, reset),
         cmocka_unit_test_setup(test_holes, reset),
         cmocka_unit_test_setup(test_room, reset),
+        cmocka_unit_test_setup(test_mode, reset),
         cmocka_unit_test_setup(test_devices, reset),
+        cmocka_unit_test_setup(test_discarding_devices, reset),
         cmocka_unit_test_setup(test_edges, reset),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
