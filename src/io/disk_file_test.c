@@ -37,6 +37,8 @@ static struct {
     int room_errno;    /* ... and of reserving room. */
     int interruptions; /* So many calls of fallocate() and open() are interrupted first. */
     int room_interruptions;
+    int fstat_errno;
+    bool no_memory; /* strdup() has none. */
     int truncations;
     int64_t hole_offset; /* Of the last hole. */
     int64_t hole_size;
@@ -153,12 +155,23 @@ int ftruncate(int fd, off_t size)
 
 int fstat(int fd, struct stat *status)
 {
+    if (fake.fstat_errno != 0) {
+        errno = fake.fstat_errno;
+        return -1;
+    }
     int rc = (int)syscall(SYS_newfstatat, fd, "", status, AT_EMPTY_PATH);
     if (rc == 0 && fake.block_device) {
         status->st_mode = (status->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
         status->st_rdev = 0; /* No device has this number, and so none of its files exist. */
     }
     return rc;
+}
+
+char *strdup(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = fake.no_memory ? NULL : malloc(size);
+    return copy != NULL ? memcpy(copy, text, size) : NULL;
 }
 
 int ioctl(int fd, unsigned long request, ...)
@@ -397,6 +410,34 @@ static void test_devices(void **state)
     }
 }
 
+static int lowest_free_descriptor(void)
+{
+    int fd = dup(0);
+    assert_true(fd > 0);
+    assert_int_equal(close(fd), 0);
+    return fd;
+}
+
+/* Opening fails at each of its steps, and leaves no descriptor behind; nor does closing. */
+static void test_nothing_stays_open(void **state)
+{
+    (void)state;
+    int free_before = lowest_free_descriptor();
+    assert_int_equal(disk_open(0), 0);
+    fw_disk_close(disk);
+    assert_int_equal(lowest_free_descriptor(), free_before);
+    fake.fstat_errno = EIO;
+    assert_int_equal(disk_open(0), -EIO);
+    assert_non_null(strstr(reason.text, "cannot examine"));
+    assert_int_equal(disk_open(FW_DISK_CREATE), -EIO);
+    assert_non_null(strstr(reason.text, "bytes long"));
+    fake.fstat_errno = 0;
+    fake.no_memory = true;
+    assert_int_equal(disk_open(0), -ENOMEM);
+    assert_non_null(strstr(reason.text, "cannot open"));
+    assert_int_equal(lowest_free_descriptor(), free_before);
+}
+
 /* The largest depth and number of threads work; 0 is a descriptor like any other. */
 static void test_edges(void **state)
 {
@@ -433,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup(test_mode, reset),
         cmocka_unit_test_setup(test_devices, reset),
         cmocka_unit_test_setup(test_discarding_devices, reset),
+        cmocka_unit_test_setup(test_nothing_stays_open, reset),
         cmocka_unit_test_setup(test_edges, reset),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
