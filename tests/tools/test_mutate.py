@@ -353,6 +353,7 @@ def test_our_own_explanations_fit():
 @pytest.mark.parametrize("path, expected", [
     ("src/m/option.c", ["m/option", "m/option-again"]),
     ("src/m/option_file.c", ["m/option", "m/option-again"]),
+    ("src/m/disk.c", ["m/disk"]),
     ("src/m/disk_file.c", ["m/disk_file"]),
     ("src/m/other_file.h", []),
 ])

@@ -27,7 +27,8 @@ def own_tests(path, tests):
     """
     stem = os.path.splitext(path.split("/", 1)[1])[0]
     while stem:
-        own = [test for test in tests if test.name.startswith(stem)]
+        own = [test for test in tests
+               if test.name == stem or test.name.startswith(stem + "-")]
         if own:
             return own
         stem = stem.rpartition("_")[0]
