@@ -599,6 +599,7 @@ static void test_file_mistakes(void **state)
         {"[lop]\n", "f.conf:1: 'lop' is no known section; did you mean [log]?"},
         {"[xyz]\n", "f.conf:1: 'xyz' is no known section; --help lists them in brackets"},
         {"[server\n", "f.conf:1: '[server' is not a section; write [section] or [section NAME]"},
+        {"[", "f.conf:1: '[' is not a section; write [section] or [section NAME]"},
         {"[server", "f.conf:1: '[server' is not a section; write [section] or [section NAME]"},
         {"[server)\n", "f.conf:1: '[server)' is not a section; write [section] or [section NAME]"},
         {"[tenan]\n", "f.conf:1: 'tenan' is no known section; did you mean [tenant]?"},
@@ -743,7 +744,7 @@ static void test_list(void **state)
     assert_int_equal(teardown(state), 0);
     assert_int_equal(setup(state), 0);
     assert_int_equal(file_parse("[server]\nmemory-limit=1025k\nidle-timeout=90\n[tenant t]\n"), 0);
-    assert_int_equal(arguments_parse("-vp1 --policy crr -u me -l a,b", NULL), 0);
+    assert_int_equal(arguments_parse("-vp1 --policy crr -u someone -l a,b", NULL), 0);
     fw_options_list(&options, list_visit, &listing);
     assert_string_equal(listing.text, "server port=1 2:0\n"
                                       "server nice=0 0:0\n"
@@ -755,7 +756,7 @@ static void test_list(void **state)
                                       "server cas=yes 0:0\n"
                                       "server verbose=1 2:0\n"
                                       "server policy=crr 2:0\n"
-                                      "server user=me 2:0\n"
+                                      "server user=someone 2:0\n"
                                       "server extended= 0:0\n"
                                       "server help=no 0:0\n"
                                       "log log-file=stderr 0:0\n"
