@@ -44,6 +44,8 @@ static int fake_start(struct fw_disk *own, struct fw_disk_op *op)
 {
     assert_ptr_equal(own, &fake.disk);
     assert_int_equal(op->result, -EINPROGRESS);
+    assert_int_equal(op->moved, 0);
+    assert_int_equal(op->retries, 0);
     if (fake.answer == -EINPROGRESS) {
         fw_list_push_back(&fake.pending, &op->link);
     }
@@ -86,6 +88,8 @@ static void test_answers_at_once(void **state)
     fake_make();
     fake.answer = -EINPROGRESS;
     memset(&counted.op.link, 0xee, sizeof counted.op.link); /* What was in it does not matter. */
+    counted.op.moved = 3;
+    counted.op.retries = 4;
     assert_int_equal(fw_disk_start(&fake.disk, &counted.op), -EINPROGRESS);
     counted.op.result = 0;
     assert_int_equal(fw_disk_poll(&fake.disk), 1);
