@@ -131,6 +131,7 @@ static void test_nothing(void **state)
 {
     (void)state;
     record_make(&plain);
+    assert_int_equal(fw_disk_fd(disk), -1); /* It is polled by hand. */
     IMAGES_CHECK("0:........ 0");
     disk_flush();
     IMAGES_CHECK("0:........ 0", "1:........ 0");
@@ -319,10 +320,16 @@ static void test_one_writer_per_sector(void **state)
         .kind = FW_DISK_WRITE, .from = buffer, .size = SECTOR, .offset = SECTOR, .done = on_done};
     struct fw_disk_op apart = other;
     apart.offset = (uint64_t)2 * SECTOR;
+    struct fw_disk_op above = other;
+    above.offset = (uint64_t)4 * SECTOR;
+    struct fw_disk_op between = other;
+    between.offset = (uint64_t)3 * SECTOR;
     struct fw_disk_op reader = {
         .kind = FW_DISK_READ, .into = buffer + SECTOR, .size = SECTOR, .done = on_done};
     assert_int_equal(fw_disk_start(disk, &one), -EINPROGRESS);
     assert_int_equal(fw_disk_start(disk, &apart), -EINPROGRESS);
+    assert_int_equal(fw_disk_start(disk, &above), -EINPROGRESS);
+    assert_int_equal(fw_disk_start(disk, &between), -EINPROGRESS); /* Touches two others. */
     assert_int_equal(fw_disk_start(disk, &reader), -EINPROGRESS);
     uint32_t in_flight = disk->in_flight;
     expect_assert_failure((void)(fw_disk_start(disk, &other) == 0));

@@ -144,9 +144,11 @@ static void test_delivery(void **state)
     assert_int_equal(kill(getpid(), SIGUSR1), 0);
     assert_string_equal(seen, "2"); /* Not before the poll. */
     seen_check("21");
+    sender_last = -1;
     assert_int_equal(raise(SIGUSR2), 0);
     assert_int_equal(raise(SIGUSR1), 0);
     seen_check("2112"); /* The kernel hands out lower numbers first. */
+    assert_int_equal(sender_last, getpid());
 
     sender_last = -1;
     const struct itimerval soon = {.it_value = {.tv_usec = 1}};
@@ -154,9 +156,13 @@ static void test_delivery(void **state)
     seen_check("2112a");
     assert_int_equal(sender_last, 0); /* Of the kernel. */
 
+    assert_int_equal(sigqueue(getpid(), SIGUSR1, (union sigval){.sival_int = 1}), 0);
+    seen_check("2112a1");
+    assert_int_equal(sender_last, getpid());
+
     fw_signals_close(&signals, on_closed);
     assert_int_equal(raise(SIGUSR1), 0); /* Stays pending. */
-    seen_check("2112ac");
+    seen_check("2112a1c");
     assert_int_equal(signals.fd, -1);
     signals_open();
     seen_check("1");

@@ -138,9 +138,24 @@ static void test_large_numbers(void **state)
     fw_topology_fini(&topology);
 }
 
+/* The linker (--wrap) sends our calls of hwloc_topology_init() here. */
+int __real_hwloc_topology_init(void **tree);
+int __wrap_hwloc_topology_init(void **tree);
+static bool hwloc_fails;
+
+int __wrap_hwloc_topology_init(void **tree)
+{
+    return hwloc_fails ? -1 : __real_hwloc_topology_init(tree);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
+    hwloc_fails = true;
+    int rc = fw_topology_init_fake(&topology, "pu:2", NULL, &reason);
+    hwloc_fails = false;
+    assert_int_equal(rc, -ENOMEM);
+    assert_string_equal(reason.text, "no CPUs in the topology \"pu:2\": Cannot allocate memory");
     fail_memory_after(0);
     assert_int_equal(fw_topology_init_fake(&topology, "pu:2", NULL, &reason), -ENOMEM);
     assert_string_equal(reason.text, "no CPUs in the topology \"pu:2\": Cannot allocate memory");
