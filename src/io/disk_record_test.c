@@ -188,6 +188,11 @@ static void test_same_sector(void **state)
     IMAGES_CHECK("0:........ 0", "1:........ 0", "1:..a..... 0", "2:........ 0", "2:..a..... 0",
                  "2:..b..... 0", "3:........ 0", "3:..a..... 0", "3:..b..... 0");
     record_free();
+
+    record_make(&plain);
+    sectors_write(2, 1, 0, false); /* As the durable ones are. */
+    IMAGES_CHECK("0:........ 0", "1:........ 0");
+    record_free();
 }
 
 static void test_sync_write(void **state)
@@ -441,6 +446,68 @@ static void test_beyond_the_limit(void **state)
     record_free();
 }
 
+/* How often each set of sectors was there at one point, as bits. */
+struct sets_seen {
+    uint64_t point;
+    uint32_t counts[1 << SECTORS];
+};
+
+static int sets_visit(const struct fw_disk_crash *crash, void *context)
+{
+    struct sets_seen *seen = context;
+    char letters[SECTORS + 1];
+    sector_letters(crash->disk, letters);
+    uint32_t set = 0;
+    for (uint32_t i = 0; i < SECTORS; i++) {
+        set |= letters[i] != '.' ? 1U << i : 0;
+    }
+    seen->counts[set] += crash->point == seen->point ? 1 : 0;
+    return 0;
+}
+
+/* With five writes "all but two" is none of the other images. Each of them is there. */
+static void test_all_but_some(void **state)
+{
+    (void)state;
+    enum { WRITES = 5, ALL = (1 << WRITES) - 1 };
+    const struct fw_disk_record_limits limits = {.exact_max = 16, .samples = 1};
+    struct sets_seen seen = {.point = WRITES};
+    uint32_t expected[1 << SECTORS] = {0};
+    record_make(&plain);
+    for (uint32_t i = 0; i < WRITES; i++) {
+        sectors_write(i, 1, 'a', false);
+        expected[(1U << i) - 1]++; /* A prefix. */
+        for (uint32_t j = i; j < WRITES; j++) {
+            uint32_t pair = 1U << i | 1U << j;
+            expected[pair]++;
+            expected[ALL & ~pair]++;
+        }
+    }
+    expected[ALL]++; /* The longest prefix. */
+    assert_int_equal(fw_disk_record_enumerate(record, &limits, NULL, sets_visit, &seen), 0);
+    uint32_t more = 0;
+    for (uint32_t set = 0; set < 1 << SECTORS; set++) {
+        assert_true(seen.counts[set] >= expected[set]);
+        more += seen.counts[set] - expected[set];
+    }
+    assert_int_equal(more, 1); /* The sample. */
+    record_free();
+}
+
+/* Half of the samples take writes as a whole: units alone would hardly ever make all of one. */
+static void test_samples_of_whole_writes(void **state)
+{
+    (void)state;
+    const struct fw_disk_record_limits limits = {.exact_max = 1, .samples = 64};
+    struct sets_seen seen = {.point = 1};
+    record_make(&plain);
+    sectors_write(0, SECTORS, 'a', false);
+    assert_int_equal(fw_disk_record_enumerate(record, &limits, NULL, sets_visit, &seen), 0);
+    uint32_t whole = seen.counts[(1 << SECTORS) - 1];
+    assert_true(whole > 8 && whole < 32);
+    record_free();
+}
+
 static int nothing_visit(const struct fw_disk_crash *crash, void *context)
 {
     (void)crash;
@@ -540,6 +607,33 @@ static void test_journal(void **state)
     assert_int_equal(broken_count, 1);
     assert_string_equal(broken, "crash 4.0 after the mark was set, mark 1; not flushed: write 1 "
                                 "(512 bytes at 0) lost");
+    record_free();
+}
+
+/* What is kept of a torn write ends with the write, also if the next one begins right there. */
+static int neighbours_visit(const struct fw_disk_crash *crash, void *context)
+{
+    char letters[SECTORS + 1];
+    char text[FW_DISK_CRASH_TEXT_SIZE];
+    sector_letters(crash->disk, letters);
+    if (strcmp(letters, ".ab.....") == 0) {
+        (void)fw_disk_crash_describe(crash, text, sizeof text);
+        assert_non_null(strstr(text, "write 0 (1024 bytes at 0) torn, kept of it 512-1023, "
+                                     "write 1 (512 bytes at 1024) kept"));
+        ++*(int *)context;
+    }
+    return 0;
+}
+
+static void test_describe_neighbours(void **state)
+{
+    (void)state;
+    int found = 0;
+    record_make(&plain);
+    sectors_write(0, 2, 'a', false);
+    sectors_write(2, 1, 'b', false);
+    assert_int_equal(fw_disk_record_enumerate(record, NULL, NULL, neighbours_visit, &found), 0);
+    assert_int_equal(found, 1);
     record_free();
 }
 
@@ -694,8 +788,11 @@ int main(void)
         cmocka_unit_test(test_one_writer_per_sector),
         cmocka_unit_test(test_tears_inside_a_sector),
         cmocka_unit_test(test_beyond_the_limit),
+        cmocka_unit_test(test_all_but_some),
+        cmocka_unit_test(test_samples_of_whole_writes),
         cmocka_unit_test(test_many_writes),
         cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_describe_neighbours),
         cmocka_unit_test(test_describe_and_stop),
         cmocka_unit_test(test_crash_while_recovering),
         cmocka_unit_test(test_limits),
