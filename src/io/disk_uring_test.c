@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -171,6 +172,27 @@ static void test_discard_without_thread(void **state)
     fw_disk_close(disk);
 }
 
+/* Enough descriptors for the file and its eventfd, but none for the ring: both are closed again. */
+static void test_no_descriptor_for_the_ring(void **state)
+{
+    (void)state;
+    const struct fw_disk_options options = {.path = path, .engine = FW_DISK_ENGINE_URING};
+    struct rlimit before, few;
+    int first = dup(0);
+    int second = dup(0);
+    assert_true(first > 0 && second > first);
+    assert_int_equal(close(first) | close(second), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)second + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    int rc = fw_disk_open(&disk, &options, &reason);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(rc, -EMFILE);
+    assert_int_equal(fcntl(first, F_GETFD), -1);
+    assert_int_equal(fcntl(second, F_GETFD), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_flush_and_sync),
         cmocka_unit_test(test_refused_submission),
         cmocka_unit_test(test_discard_without_thread),
+        cmocka_unit_test(test_no_descriptor_for_the_ring),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

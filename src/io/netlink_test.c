@@ -286,6 +286,17 @@ static void test_same_address_twice(void **state)
     (void)batch_whole(RTM_DELADDR, 0, "fe80::1", 1);
     batch_feed();
     heard_check("+fe80::1%1 +fe80::1%2 -fe80::1%1 ");
+
+    /* Only half like an address of a link: in the second byte, or in the first. */
+    static const char *const others[] = {"10.128.0.1", "2080::1", "fec0::1"};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(others); i++) {
+        char text[64];
+        (void)batch_whole(RTM_NEWADDR, 0, others[i], 1);
+        (void)batch_whole(RTM_NEWADDR, 0, others[i], 2);
+        batch_feed();
+        (void)snprintf(text, sizeof text, "+%s ", others[i]);
+        heard_check(text);
+    }
 }
 
 /* Messages were lost: the next dump tells what has come and gone meanwhile. */
@@ -729,6 +740,44 @@ static void test_no_descriptors(void **state)
     fw_reactor_destroy(reactor);
 }
 
+/* The linker (--wrap) sends our calls of recvmsg() here. */
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
+static int receive_failures; /* So many calls fail before one is made. */
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+    if (receive_failures > 0) {
+        receive_failures--;
+        errno = EIO;
+        return -1;
+    }
+    return __real_recvmsg(fd, message, flags);
+}
+
+/* An error is told, once, and leaves the turn to others instead of trying again at once. */
+static void test_receive_fails(void **state)
+{
+    (void)state;
+    struct fw_reactor *reactor;
+    heard[0] = '\0';
+    closed_count = 0;
+    assert_int_equal(fw_reactor_create(&reactor, &reason), 0);
+    assert_int_equal(fw_netlink_open(&netlink, reactor, &events, &reason), 0);
+    receive_failures = 2;
+    while (heard[0] == '\0') { /* Until the answer to its first question is there. */
+        (void)fw_reactor_poll(reactor, -1);
+    }
+    assert_int_equal(receive_failures, 1);
+    heard_check("=-5 ");
+    receive_failures = 0;
+    fw_netlink_close(&netlink);
+    while (closed_count == 0) {
+        (void)fw_reactor_poll(reactor, -1);
+    }
+    fw_reactor_destroy(reactor);
+}
+
 #define BY_HAND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -748,6 +797,7 @@ int main(void)
         BY_HAND(test_bad_messages),
         cmocka_unit_test(test_kernel),
         cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_receive_fails),
     };
     return fw_test_run_on_backend(tests);
 }

@@ -160,10 +160,12 @@ static void test_delivery(void **state)
     seen_check("2112a1");
     assert_int_equal(sender_last, getpid());
 
+    int fd = signals.fd;
     fw_signals_close(&signals, on_closed);
     assert_int_equal(raise(SIGUSR1), 0); /* Stays pending. */
     seen_check("2112a1c");
     assert_int_equal(signals.fd, -1);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
     signals_open();
     seen_check("1");
     fw_signals_close(&signals, on_closed);
