@@ -118,7 +118,9 @@ struct fw_fom_type {
     uint32_t phase_count;
     /*
      * The ticks touch nothing but their own struct: they arm nothing, signal nothing, create
-     * nothing. If one of them blocks outside of a bracket, another thread takes the turn.
+     * nothing, set no deadline and do not ask for the time. If one of them blocks outside of a
+     * bracket for longer than stall_ns, another thread takes the turn, and this one waits for it
+     * when the tick is over. (What follows a bracket in such a tick is as in any other.)
      */
     bool is_self_contained;
 
@@ -456,6 +458,7 @@ struct fw_domain_config {
     bool is_pinned;              /* Threads keep to their CPUs. */
     uint32_t bracket_limit;      /* Threads inside brackets, all localities together. 0: 64. */
     uint32_t spare_limit;        /* Idle threads kept per core. 0: 2. */
+    int64_t spare_idle_ns;       /* And for how long. 0: 2 s. */
     int64_t wait_min_ns;         /* Waits are never found too long below this. 0: 1 s. */
     int64_t wait_max_ns;         /* And always above this. 0: 60 s. */
     int64_t stall_ns;            /* A tick, a bracket, a place in the queue is reported. 0: 1 s. */
@@ -469,6 +472,12 @@ struct fw_domain_config {
     int (*offload)(void *context, struct fw_offload *work);
     void *offload_context;
 
+    /*
+     * Called by the domain's watchdog, on its own thread, at most once for each stall. May be NULL;
+     * the log has it too. A tick's stack is had by interrupting its thread with the signal SIGRTMAX
+     * - 1: calls that never restart return EINTR there. If the program has a handler for that
+     * signal there are no stacks.
+     */
     void (*stalled)(void *context, const struct fw_stall *stall);
     void *stalled_context;
 

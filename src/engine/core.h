@@ -32,6 +32,7 @@
 #include "engine/metrics.h"
 #include "engine/queue.h"
 #include "io/reactor.h"
+#include "io/stack.h"
 #include "io/topology.h"
 
 enum {
@@ -57,7 +58,7 @@ enum fw_fom_flag {
 /*
  * A thread that runs a core, or waits to. Its thread state's `turn` is the core while it does.
  *
- *     IDLE <--- RUNNING <---> BRACKET
+ *     IDLE <--- RUNNING <---> BRACKET, or a tick that was relieved of the turn
  *       |          ^
  *       +----------+  unparked with has_turn, or with must_exit
  */
@@ -65,16 +66,44 @@ struct fw_handler {
     struct fw_thread thread;
     struct fw_parker parker;
     struct fw_core *core;
-    struct fw_list_link link;     /* In core->handlers; under the core's lock. */
-    struct fw_list_link place;    /* In core->idle, core->returning or core->bracketed. */
-    bool has_turn;                /* Given by who had it, under the lock. */
-    bool must_exit;               /* Under the lock. */
-    bool has_exited;              /* Under the lock: may be joined. */
-    uint32_t depth;               /* Of brackets; the thread's own. */
-    bool is_unrelieved;           /* In a bracket, but the turn could not be given away. */
-    struct fw_fom *fom;           /* In the bracket; under the lock. */
-    int64_t since;                /* When that began; under the lock. */
+    struct fw_list_link link;  /* In core->handlers; under the core's lock. */
+    struct fw_list_link place; /* In core->idle, core->returning or core->bracketed. */
+    bool has_turn;             /* Given by who had it, under the lock. */
+    bool must_exit;            /* Under the lock. */
+    bool has_exited;           /* Under the lock: may be joined. */
+    bool is_watched;           /* Under the lock: not now, the watchdog looks at it. */
+    bool is_reported;          /* Under the lock: the watchdog has told of this bracket. */
+    uint32_t depth;            /* Of brackets; the thread's own. */
+    bool is_unrelieved;        /* In a bracket, but the turn could not be given away. */
+    struct fw_fom *fom;        /* In the bracket; under the lock. */
+    int64_t since;             /* When that began; under the lock. */
+    uint64_t exposure;         /* Number of the exposed tick it is in, or 0; its own. */
+    struct fw_stack_subject subject;
     struct fw_participant safety; /* For quiescence. */
+};
+
+/*
+ * What the watchdog can see of the tick under way, beside the count of ticks. The turn writes, by
+ * release, which costs nothing on x86; the watchdog reads, by acquire, the id first and last. So it
+ * has never the one of a fom and the other of the next: who reads something written for a later
+ * tick also finds a later count or id. (The fom itself is not its to look at.) Between two ticks of
+ * a round the board shows the one before.
+ */
+struct fw_tick_board {
+    _Atomic uint64_t fom_id;
+    _Atomic uint32_t phase;
+    _Atomic uint32_t turn_count;              /* How often the turn was given to a thread. */
+    _Atomic(const struct fw_fom_type *) type; /* NULL: no tick. */
+    _Atomic(struct fw_handler *) handler;     /* Who has the turn, or had it last. */
+};
+
+/* A fom that has been ready for too long: the turn's to fill while empty, else the watchdog's. */
+struct fw_late_board {
+    atomic_bool is_full;
+    const struct fw_fom_type *type;
+    uint64_t fom_id;
+    unsigned phase;
+    int64_t duration_ns;
 };
 
 /* Between this core and one other, in this direction; the sender's turn. */
@@ -109,6 +138,8 @@ struct fw_core {
     struct fw_pool *pools;              /* One per type. */
     struct fw_wait_estimate *estimates; /* One per type. */
     int64_t queue_delay_ns;             /* Mean time between wake-up and tick, lately. */
+    bool is_late;                       /* The oldest ready fom is so for too long, and told of. */
+    uint64_t exposure_count;            /* Of exposed ticks so far, see turn.c. */
     struct fw_route *routes;            /* One per core; that to itself is not used. */
     uint32_t routes_pushed;             /* How many have is_pushed, or an overflow. */
     uint64_t next_id;
@@ -123,6 +154,9 @@ struct fw_core {
     struct fw_doorbell bell;                    /* Rung after mail was left anywhere. */
     alignas(FW_CACHE_LINE) _Atomic uint64_t tick_count; /* Written by the turn, read by anyone. */
     _Atomic uint32_t queue_length;                      /* The same. */
+    struct fw_tick_board board;                         /* The same. */
+    struct fw_late_board late;
+    _Atomic uint64_t exposed;         /* Number of the tick that may lose its turn, or 0. */
     _Atomic int64_t live_count;       /* Foms created here, less those finished here. */
     _Atomic uint32_t returning_count; /* Threads that want their turn back. */
     atomic_bool must_exit;
@@ -145,6 +179,25 @@ struct fw_locality {
     /* cores[0] never changes; the others do when cores move, under the domain's lock. */
     _Atomic uint32_t core_count;
     _Atomic(struct fw_core *) cores[FW_CORES_MAX];
+};
+
+/* What the watchdog remembers of a core from one look to the next. */
+struct fw_watched {
+    uint64_t tick_count;
+    uint32_t turn_count;
+    bool is_in_tick;
+    bool is_reported;
+    int64_t since; /* When it was first seen in this tick. */
+};
+
+/* The domain's monitor; see watchdog.c. */
+struct fw_watchdog {
+    struct fw_thread thread;
+    struct fw_parker parker;
+    atomic_bool must_exit;
+    struct fw_watched *cores; /* One per core, its own. */
+    char *text;               /* For a stack. */
+    bool is_running;          /* For who starts and stops it. */
 };
 
 enum fw_domain_state { FW_DOMAIN_INIT, FW_DOMAIN_NORMAL, FW_DOMAIN_DRAIN, FW_DOMAIN_STOP };
@@ -175,6 +228,8 @@ struct fw_domain {
 
     struct fw_mutex channel_locks[FW_CHANNEL_LOCKS]; /* FW_RANK_CHANNEL. */
 
+    struct fw_watchdog watchdog;
+
     struct fw_mutex lock;          /* FW_RANK_DOMAIN; guards what follows. */
     struct fw_pool *foreign_pools; /* Of foms created without a turn; one per type. */
     uint64_t foreign_id;
@@ -197,6 +252,24 @@ static inline struct fw_core *fw_fom_core(const struct fw_fom *fom)
 static inline enum fw_domain_state fw_domain_state(const struct fw_domain *domain)
 {
     return (enum fw_domain_state)atomic_load_explicit(&domain->state, memory_order_acquire);
+}
+
+/* The turn: says to others which phase the fom is in that has a tick. */
+static inline void fw_core_show_phase(struct fw_core *core, const struct fw_fom *fom)
+{
+    atomic_store_explicit(&core->board.phase, fom->phase, memory_order_release);
+}
+
+/* The turn: says which fom is in a tick, NULL for none, to who asks on the turn and to others. */
+static inline void fw_core_show(struct fw_core *core, struct fw_fom *fom)
+{
+    core->fom = fom;
+    struct fw_tick_board *board = &core->board;
+    if (fom != NULL) {
+        atomic_store_explicit(&board->fom_id, fom->id, memory_order_release);
+        fw_core_show_phase(core, fom);
+    }
+    atomic_store_explicit(&board->type, fom != NULL ? fom->type : NULL, memory_order_release);
 }
 
 /* run.c */
@@ -248,6 +321,24 @@ void fw_domain_release_permit(struct fw_domain *domain);
 void fw_core_queue_for_permit(struct fw_core *core, struct fw_fom *fom);
 void fw_core_take_permits(struct fw_core *core);
 void fw_core_join(struct fw_core *core);
+
+/*
+ * Around a tick of a self-contained type: in between the turn may be another thread's. The second
+ * gets it back, unless the tick has done so itself by entering a bracket.
+ */
+void fw_turn_expose(struct fw_core *core);
+void fw_turn_settle(struct fw_core *core, struct fw_fom *fom);
+
+/*
+ * The watchdog: takes the turn from the exposed tick of that number and gives it to a spare thread.
+ * Returns 0; -EAGAIN if the tick is over, -EBUSY if as many threads are blocked as may be, or why
+ * no thread could be made.
+ */
+FW_MUST_CHECK int fw_turn_revoke(struct fw_core *core, uint64_t exposure);
+
+/* watchdog.c */
+FW_MUST_CHECK int fw_watchdog_start(struct fw_domain *domain);
+void fw_watchdog_stop(struct fw_domain *domain);
 
 /* limit.c */
 int64_t fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom);

@@ -42,6 +42,7 @@ static void config_complete(struct fw_domain_config *config, const struct fw_top
     config->wait_min_ns += config->wait_min_ns == 0 ? FW_NS_PER_S : 0;
     config->wait_max_ns += config->wait_max_ns == 0 ? 60 * (int64_t)FW_NS_PER_S : 0;
     config->stall_ns += config->stall_ns == 0 ? FW_NS_PER_S : 0;
+    config->spare_idle_ns += config->spare_idle_ns == 0 ? 2 * (int64_t)FW_NS_PER_S : 0;
 }
 
 static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t index)
@@ -280,16 +281,19 @@ int fw_domain_start(struct fw_domain *domain)
 {
     FW_ASSERT(fw_domain_state(domain) == FW_DOMAIN_INIT);
     atomic_store(&domain->state, FW_DOMAIN_NORMAL);
-    for (uint32_t i = 0; i < domain->core_count; i++) {
-        int rc = fw_core_add_handler(&domain->cores[i]);
+    int rc = 0;
+    for (uint32_t i = 0; i < domain->core_count && rc == 0; i++) {
+        rc = fw_core_add_handler(&domain->cores[i]);
         if (rc != 0) {
             FW_LOG(engine, ERROR, "cannot start a thread for core %u: %s", i, strerrordesc_np(-rc));
-            domain_end_threads(domain);
-            atomic_store(&domain->state, FW_DOMAIN_INIT);
-            return rc;
         }
     }
-    return 0;
+    rc = rc != 0 ? rc : fw_watchdog_start(domain);
+    if (rc != 0) {
+        domain_end_threads(domain);
+        atomic_store(&domain->state, FW_DOMAIN_INIT);
+    }
+    return rc;
 }
 
 /* Wakes every fom, after the state has changed. */
@@ -340,7 +344,8 @@ static int64_t domain_wait(struct fw_domain *domain, int64_t deadline)
 uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
 {
     FW_ASSERT(fw_core_self() == NULL);
-    if (fw_domain_state(domain) == FW_DOMAIN_INIT) {
+    enum fw_domain_state state = fw_domain_state(domain);
+    if (state == FW_DOMAIN_INIT || state == FW_DOMAIN_STOP) {
         atomic_store(&domain->state, FW_DOMAIN_STOP);
         return 0;
     }
@@ -353,6 +358,7 @@ uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
         (void)domain_wait(domain, INT64_MAX);
     }
     atomic_store(&domain->state, FW_DOMAIN_STOP);
+    fw_watchdog_stop(domain); /* First: it looks at the threads, and may make one. */
     domain_end_threads(domain);
     return atomic_load(&domain->killed_count);
 }

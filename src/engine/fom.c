@@ -380,6 +380,18 @@ static unsigned fom_transition(struct fw_core *core, struct fw_fom *fom, unsigne
     return fom->phase == FW_PHASE_FAILED ? (unsigned)FW_STEP_AGAIN : step;
 }
 
+/* A tick of the type's own. */
+static inline enum fw_step type_tick(struct fw_core *core, struct fw_fom *fom)
+{
+    if (FW_LIKELY(!fom->type->is_self_contained)) {
+        return fom->type->tick(fom);
+    }
+    fw_turn_expose(core);
+    enum fw_step step = fom->type->tick(fom);
+    fw_turn_settle(core, fom);
+    return step;
+}
+
 static enum fw_step standard_tick(struct fw_core *core, struct fw_fom *fom)
 {
     const struct fw_domain_config *config = &core->domain->config;
@@ -394,7 +406,7 @@ static enum fw_step standard_tick(struct fw_core *core, struct fw_fom *fom)
         return config->authorise != NULL ? config->authorise(fom) : fw_fom_next(fom);
     default:
         FW_ASSERT(fom->phase == FW_PHASE_FAILED);
-        return fom->type->tick(fom);
+        return type_tick(core, fom);
     }
 }
 
@@ -410,7 +422,7 @@ static enum fw_step observed_tick(struct fw_core *core, struct fw_fom *fom)
     if (observer->tick_begins != NULL) {
         observer->tick_begins(fom, &fom->cross_cut);
     }
-    enum fw_step step = is_specific ? fom->type->tick(fom) : standard_tick(core, fom);
+    enum fw_step step = is_specific ? type_tick(core, fom) : standard_tick(core, fom);
     if (observer->tick_ended != NULL) {
         observer->tick_ended(fom, &fom->cross_cut, step);
     }
@@ -431,11 +443,11 @@ static inline unsigned fom_step(struct fw_core *core, struct fw_fom *fom)
         step = observed_tick(core, fom);
     } else {
         step =
-            FW_LIKELY(before >= FW_PHASE_FIRST) ? fom->type->tick(fom) : standard_tick(core, fom);
+            FW_LIKELY(before >= FW_PHASE_FIRST) ? type_tick(core, fom) : standard_tick(core, fom);
     }
     FW_ASSERT(core->fom == fom); /* A tick leaves every bracket that it has entered. */
     FW_CHECK(before < FW_PHASE_FIRST || fom_invariant(fom));
-    /* Relaxed: the turn alone writes it, and readers only compare. */
+    /* Relaxed: the turn alone writes it, and what is written later says so, see core.h. */
     uint64_t ticks = atomic_load_explicit(&core->tick_count, memory_order_relaxed);
     atomic_store_explicit(&core->tick_count, ticks + 1, memory_order_relaxed);
     return FW_LIKELY(fom->next_phase == before) ? step : fom_transition(core, fom, step);
@@ -495,6 +507,7 @@ static void fom_begin_special(struct fw_core *core, struct fw_fom *fom, uint16_t
     int error = forced_error(core, fom, flags);
     if (error != 0) {
         fom_force(core, fom, error);
+        fw_core_show_phase(core, fom);
     }
 }
 
@@ -503,7 +516,7 @@ static inline void fom_begin(struct fw_core *core, struct fw_fom *fom)
     uint16_t flags = fom->flags;
     FW_ASSERT((flags & FW_FOM_IN_TICK) == 0); /* Else it would run twice at once. */
     fw_word_begin(&fom->wake_word);
-    core->fom = fom;
+    fw_core_show(core, fom);
     fom->flags = (uint16_t)((flags & (FW_FOM_TIMED_OUT | FW_FOM_HAS_PERMIT)) | FW_FOM_IN_TICK);
     if (FW_UNLIKELY((flags & (FW_FOM_IS_FRESH | FW_FOM_OVERDUE)) ||
                     fw_domain_state(core->domain) != FW_DOMAIN_NORMAL)) {
@@ -531,7 +544,7 @@ static void fom_end(struct fw_core *core, struct fw_fom *fom)
     if (core->domain->config.observer.finished != NULL) {
         core->domain->config.observer.finished(fom, &fom->cross_cut);
     }
-    core->fom = NULL;
+    fw_core_show(core, NULL);
     fom_give_permit_back(core, fom);
     fom_release(fom, core->domain, core);
 }
@@ -578,6 +591,7 @@ static inline void fom_run(struct fw_core *core, struct fw_fom *fom)
     unsigned step = fom_step(core, fom);
     for (int i = 1; step == FW_STEP_AGAIN && i < FW_FOM_QUANTUM; i++) {
         fom->flags &= (uint16_t) ~(FW_FOM_HAS_DEADLINE | FW_FOM_TIMED_OUT);
+        fw_core_show_phase(core, fom);
         step = fom_step(core, fom);
     }
     if (FW_UNLIKELY(step == STEP_END)) {
@@ -607,7 +621,7 @@ void fw_core_run_ticks(struct fw_core *core)
         }
         fom_run(core, fom);
     }
-    core->fom = NULL;
+    fw_core_show(core, NULL);
 }
 
 enum fw_step fw_fom_wait_until(struct fw_fom *fom, unsigned phase, int64_t deadline_ns)

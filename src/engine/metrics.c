@@ -17,6 +17,7 @@ static const struct fw_metric rows[] = {
     COUNTER(brackets, "brackets entered"),
     COUNTER(brackets_refused, "foms that had to wait to enter a bracket"),
     COUNTER(brackets_unrelieved, "brackets that kept the turn, because no thread could be made"),
+    COUNTER(ticks_relieved, "self-contained ticks that stalled and lost the turn"),
     COUNTER(threads_created, "threads attached to a core"),
     COUNTER(threads_reaped, "idle threads that ended"),
     COUNTER(illegal_steps, "steps from a phase to one that may not follow it"),

@@ -19,6 +19,7 @@ struct fw_metrics_engine {
     struct fw_counter brackets;
     struct fw_counter brackets_refused;
     struct fw_counter brackets_unrelieved;
+    struct fw_counter ticks_relieved;
     struct fw_counter threads_created;
     struct fw_counter threads_reaped;
     struct fw_counter illegal_steps;

@@ -20,17 +20,40 @@
 enum { OVERFLOW_RETRY_NS = 1000 * 1000, DELAY_WEIGHT = 16 };
 enum { ROUND_NS = 20 * 1000, ROUND_TICKS_MIN = 16, ROUND_TICKS_MAX = 1024 };
 
+/* Tells the watchdog of a fom that has been ready for too long, once until none is. */
+static void observe_late(struct fw_core *core, const struct fw_fom *oldest, int64_t delay)
+{
+    if (FW_LIKELY(delay < core->domain->config.stall_ns)) {
+        core->is_late = false;
+        return;
+    }
+    struct fw_late_board *late = &core->late;
+    /* Acquire, for the release of the watchdog, which has read what was there. */
+    if (!core->is_late && !atomic_load_explicit(&late->is_full, memory_order_acquire)) {
+        core->is_late = true;
+        late->type = oldest->type;
+        late->fom_id = oldest->id;
+        late->phase = oldest->phase;
+        late->duration_ns = delay;
+        /* Release, for the acquire of the watchdog. */
+        atomic_store_explicit(&late->is_full, true, memory_order_release);
+    }
+}
+
 /* The time that foms at the head of the queue have waited for a tick, averaged over rounds. */
 static void observe_delay(struct fw_core *core)
 {
     int64_t delay = 0;
+    const struct fw_fom *oldest = NULL;
     for (unsigned level = 0; level < FW_FOM_PRIORITIES; level++) {
         const struct fw_fom *fom = core->queue.levels[level].first;
         if (fom != NULL && core->now - fom->since > delay) {
             delay = core->now - fom->since;
+            oldest = fom;
         }
     }
     core->queue_delay_ns += (delay - core->queue_delay_ns) / DELAY_WEIGHT;
+    observe_late(core, oldest, delay);
 }
 
 /*

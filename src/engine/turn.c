@@ -12,6 +12,15 @@
  * and unparks that one. So no two threads ever have it, and all that the one did is seen by the
  * next.
  *
+ * There is one exception. A tick of a self-contained type is *exposed*: its number stands in
+ * core->exposed, and whoever takes it out of there by compare-and-swap has the turn. Mostly that is
+ * the thread itself, when the tick is over. If the tick has stalled it is the watchdog, which has a
+ * spare thread at hand before it tries, and gives the turn to that. The thread then finds its
+ * number gone, and goes the way of fw_block_leave() before the engine sees what the tick answered.
+ * Until then it counts as one in a bracket, and has a permit: that bounds how many there are. The
+ * number is the core's own count and not that of ticks, which stands still while the first thread
+ * is out: the next exposed tick would have the same, and both would think the turn was theirs.
+ *
  * Threads that are idle stay for a while, up to a few; who finds enough of them there, or has been
  * idle for long, ends. An ended thread is joined by the next who makes one, or when the core ends.
  *
@@ -34,8 +43,6 @@
 
 FW_LOG_MODULE_USE(engine);
 
-enum { IDLE_NS = INT32_MAX }; /* How long a thread stays idle: two seconds. */
-
 /* ---- threads ------------------------------------------------------------------------------- */
 
 /* Waits until it is given the turn. False: it is to end. */
@@ -52,12 +59,15 @@ static bool turn_wait(struct fw_handler *handler, bool may_give_up)
             fw_list_remove(&handler->place);
             core->idle_count--;
         }
+        if (is_over && !handler->must_exit) {
+            fw_counter_increment(&core->metrics->threads_reaped); /* Under the lock, always. */
+        }
         fw_mutex_unlock(&core->lock);
         if (has_turn || is_over) {
             return has_turn;
         }
         if (may_give_up) {
-            is_patient = fw_park_for(&handler->parker, IDLE_NS);
+            is_patient = fw_park_for(&handler->parker, core->domain->config.spare_idle_ns);
         } else {
             fw_park(&handler->parker);
         }
@@ -69,13 +79,17 @@ static void turn_begin(struct fw_core *core, struct fw_handler *handler)
     FW_ASSERT(core->holder == NULL);
     fw_thread_self()->turn = core;
     core->holder = handler;
+    /* For the watchdog, see core.h. Relaxed: only the turn writes it. */
+    uint32_t count = atomic_load_explicit(&core->board.turn_count, memory_order_relaxed);
+    atomic_store_explicit(&core->board.turn_count, count + 1, memory_order_release);
+    atomic_store_explicit(&core->board.handler, handler, memory_order_release);
 }
 
 static void turn_end(struct fw_core *core)
 {
     FW_ASSERT(fw_core_self() == core);
     core->holder = NULL;
-    core->fom = NULL;
+    fw_core_show(core, NULL);
     fw_thread_self()->turn = NULL;
 }
 
@@ -110,7 +124,7 @@ static bool turn_pass(struct fw_core *core, struct fw_handler *handler)
         fw_list_push_front(&core->idle, &handler->place);
         core->idle_count++;
     } else {
-        fw_counter_increment(&core->metrics->threads_reaped); /* While it has the turn. */
+        fw_counter_increment(&core->metrics->threads_reaped);
     }
     turn_end(core);
     turn_give(FW_LIST_ENTRY(first, struct fw_handler, place));
@@ -123,6 +137,7 @@ static void handler_run(void *argument)
     struct fw_handler *handler = argument;
     struct fw_core *core = handler->core;
     fw_thread_self()->handler = handler;
+    fw_stack_allow(&handler->subject);
     if (core->domain->config.is_pinned) {
         struct fw_cpu_set set;
         fw_cpu_set_clear(&set);
@@ -132,8 +147,12 @@ static void handler_run(void *argument)
                    core->cpu.id);
         }
     }
-    while (turn_wait(handler, true)) {
+    /* At first it is wanted, and waits for the turn as long as it takes. */
+    for (bool is_new = true; turn_wait(handler, !is_new); is_new = false) {
         turn_begin(core, handler);
+        if (is_new) {
+            fw_counter_increment(&core->metrics->threads_created);
+        }
         fw_safety_online(&handler->safety);
         fw_core_run(core, handler);
         fw_safety_offline(&handler->safety);
@@ -162,7 +181,7 @@ static struct fw_handler *handler_take(struct fw_core *core, bool wait)
     struct fw_handler *found = NULL;
     fw_mutex_lock(&core->lock);
     FW_LIST_FOR_EACH (&core->handlers, struct fw_handler, link, handler) {
-        if (wait || handler->has_exited) {
+        if (wait || (handler->has_exited && !handler->is_watched)) {
             found = handler;
             break;
         }
@@ -187,7 +206,7 @@ void fw_core_join(struct fw_core *core)
     core_join(core, true);
 }
 
-int fw_core_add_handler(struct fw_core *core)
+static int handler_create(struct fw_core *core, bool has_turn, struct fw_handler **made)
 {
     core_join(core, false);
     struct fw_handler *handler = calloc(1, sizeof *handler);
@@ -195,7 +214,7 @@ int fw_core_add_handler(struct fw_core *core)
         return -ENOMEM;
     }
     handler->core = core;
-    handler->has_turn = true;
+    handler->has_turn = has_turn;
     fw_parker_init(&handler->parker);
     fw_participant_attach(&handler->safety, core->domain);
     fw_mutex_lock(&core->lock);
@@ -203,6 +222,7 @@ int fw_core_add_handler(struct fw_core *core)
     fw_mutex_unlock(&core->lock);
     char name[FW_THREAD_NAME_SIZE];
     (void)snprintf(name, sizeof name, "core-%u", core->index);
+    *made = handler;
     int rc = fw_thread_create(&handler->thread, name, handler_run, handler);
     if (rc != 0) {
         fw_mutex_lock(&core->lock);
@@ -212,6 +232,12 @@ int fw_core_add_handler(struct fw_core *core)
         free(handler);
     }
     return rc;
+}
+
+int fw_core_add_handler(struct fw_core *core)
+{
+    struct fw_handler *made;
+    return handler_create(core, true, &made);
 }
 
 /* ---- permits ------------------------------------------------------------------------------- */
@@ -289,7 +315,8 @@ static bool turn_relieve(struct fw_core *core, struct fw_handler *handler, struc
     fw_mutex_lock(&core->lock);
     struct fw_list_link *idle = fw_list_pop_front(&core->idle);
     handler->fom = fom;
-    handler->since = core->now;
+    handler->since = fw_clock_now_ns(); /* The round, and the tick, may have begun long ago. */
+    handler->is_reported = false;
     fw_list_push_back(&core->bracketed, &handler->place);
     turn_end(core);
     if (idle != NULL) {
@@ -308,7 +335,7 @@ static bool turn_relieve(struct fw_core *core, struct fw_handler *handler, struc
     fw_list_remove(&handler->place);
     fw_mutex_unlock(&core->lock);
     turn_begin(core, handler);
-    core->fom = fom;
+    fw_core_show(core, fom);
     FW_LOG(engine, WARNING,
            "cannot start a thread to relieve core %u (%s): it waits for a call "
            "that blocks",
@@ -316,15 +343,33 @@ static bool turn_relieve(struct fw_core *core, struct fw_handler *handler, struc
     return false;
 }
 
+/* The thread is in the list of those in brackets, and wants its turn back. */
+static void turn_return(struct fw_core *core, struct fw_handler *handler, struct fw_fom *fom)
+{
+    fw_mutex_lock(&core->lock);
+    FW_ASSERT(handler->fom == fom);
+    fw_list_remove(&handler->place);
+    fw_list_push_back(&core->returning, &handler->place);
+    /* Release, for the acquire of the loop. */
+    atomic_fetch_add_explicit(&core->returning_count, 1, memory_order_release);
+    fw_mutex_unlock(&core->lock);
+    fw_core_ring(core);
+    (void)turn_wait(handler, false);
+    turn_begin(core, handler);
+    fw_core_show(core, fom);
+}
+
 bool fw_block_enter(struct fw_fom *fom)
 {
     struct fw_handler *handler = fw_thread_self()->handler;
     FW_ASSERT(handler != NULL && (fom->flags & FW_FOM_IN_TICK));
     if (handler->depth > 0) {
+        FW_ASSERT(handler->fom == fom); /* Else an earlier tick has left one open. */
         handler->depth++;
         return true;
     }
     struct fw_core *core = handler->core;
+    fw_turn_settle(core, fom);
     FW_ASSERT(core->fom == fom);
     if ((fom->flags & FW_FOM_HAS_PERMIT) == 0 && !permit_try(core->domain)) {
         fom->flags |= FW_FOM_WANTS_PERMIT;
@@ -349,18 +394,98 @@ void fw_block_leave(struct fw_fom *fom)
     }
     struct fw_core *core = handler->core;
     if (!handler->is_unrelieved) {
-        fw_mutex_lock(&core->lock);
-        FW_ASSERT(handler->fom == fom);
-        fw_list_remove(&handler->place);
-        fw_list_push_back(&core->returning, &handler->place);
-        /* Release, for the acquire of the loop. */
-        atomic_fetch_add_explicit(&core->returning_count, 1, memory_order_release);
-        fw_mutex_unlock(&core->lock);
-        fw_core_ring(core);
-        (void)turn_wait(handler, false);
-        turn_begin(core, handler);
-        core->fom = fom;
+        turn_return(core, handler, fom);
     }
     core->now = fw_clock_now_ns();
     fw_domain_release_permit(core->domain);
+}
+
+/* ---- exposed ticks ------------------------------------------------------------------------- */
+
+void fw_turn_expose(struct fw_core *core)
+{
+    struct fw_handler *handler = core->holder;
+    handler->exposure = ++core->exposure_count;
+    /* What the tick does against its word, it does as a thread without a turn: by the inbox. */
+    fw_thread_self()->turn = NULL;
+    /* Release, for the acquire of who revokes: all that was done on the turn comes before. */
+    atomic_store_explicit(&core->exposed, handler->exposure, memory_order_release);
+    FW_YIELD_POINT("turn: exposed");
+}
+
+void fw_turn_settle(struct fw_core *core, struct fw_fom *fom)
+{
+    struct fw_handler *handler = fw_thread_self()->handler;
+    uint64_t number = handler->exposure;
+    if (number == 0) {
+        return;
+    }
+    handler->exposure = 0;
+    FW_YIELD_POINT("turn: about to settle");
+    /* Relaxed: if the number is there nobody has had the turn since; if not, the lock orders. */
+    if (FW_LIKELY(atomic_compare_exchange_strong_explicit(
+            &core->exposed, &number, 0, memory_order_relaxed, memory_order_relaxed))) {
+        fw_thread_self()->turn = core;
+        return;
+    }
+    turn_return(core, handler, fom);
+    core->now = fw_clock_now_ns();
+    fw_domain_release_permit(core->domain);
+}
+
+/* With the lock, by who has just taken the turn from `stalled`. */
+static void turn_relieve_stalled(struct fw_core *core, struct fw_handler *spare)
+{
+    struct fw_handler *stalled = core->holder;
+    stalled->fom = core->fom;
+    stalled->since = fw_clock_now_ns();
+    stalled->is_reported = true;
+    fw_list_push_back(&core->bracketed, &stalled->place);
+    fw_counter_increment(&core->metrics->ticks_relieved);
+    core->holder = NULL;
+    fw_core_show(core, NULL);
+    turn_give(spare);
+}
+
+/* Gives the turn of the exposed tick to `made`, or if that is NULL to an idle thread. */
+static int turn_take(struct fw_core *core, uint64_t exposure, struct fw_handler *made)
+{
+    fw_mutex_lock(&core->lock);
+    struct fw_list_link *idle = made == NULL ? fw_list_first(&core->idle) : NULL;
+    struct fw_handler *spare = idle != NULL ? FW_LIST_ENTRY(idle, struct fw_handler, place) : made;
+    FW_YIELD_POINT("turn: about to revoke");
+    /* Acquire, for the release of who exposed it. */
+    bool is_taken = spare != NULL &&
+                    atomic_compare_exchange_strong_explicit(
+                        &core->exposed, &exposure, 0, memory_order_acquire, memory_order_relaxed);
+    if (is_taken) {
+        if (idle != NULL) {
+            fw_list_remove(idle);
+            core->idle_count--;
+        }
+        turn_relieve_stalled(core, spare);
+    } else if (made != NULL) {
+        made->must_exit = true;
+        fw_unpark(&made->parker);
+    }
+    fw_mutex_unlock(&core->lock);
+    return is_taken ? 0 : -EAGAIN;
+}
+
+int fw_turn_revoke(struct fw_core *core, uint64_t exposure)
+{
+    if (!permit_try(core->domain)) {
+        return -EBUSY;
+    }
+    fw_mutex_lock(&core->lock);
+    bool has_idle = !fw_list_is_empty(&core->idle);
+    fw_mutex_unlock(&core->lock);
+    /* The thread comes first: a turn that was taken and cannot be given would be lost. */
+    struct fw_handler *made = NULL;
+    int rc = has_idle ? 0 : handler_create(core, false, &made);
+    rc = rc != 0 ? rc : turn_take(core, exposure, made);
+    if (rc != 0) {
+        fw_domain_release_permit(core->domain);
+    }
+    return rc;
 }
