@@ -39,7 +39,7 @@ FW_LOG_MODULE_USE(engine);
 enum {
     LOOKS_PER_STALL = 4,
     LOOK_MIN_NS = 100 * FW_NS_PER_US,
-    STACK_WAIT_NS = 100 * FW_NS_PER_MS,
+    STACK_WAIT_NS = FW_NS_PER_S,
     STACK_TEXT_SIZE = 16 * 1024,
 };
 
