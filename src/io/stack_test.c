@@ -2,13 +2,14 @@
 /*
  * Goal: the stack of a thread that stands still names where it stands, and one that does not answer
  * (in time, or at all) leaves nothing behind that would spoil the next answer.
- * Method: a thread rests in a read() from a pipe, in a function that has written down the address
- * it will return to: exactly that address has to be among the frames. A thread that blocks the
+ * Method: a thread rests in sem_wait(), in a function that has written down the address it will
+ * return to: exactly that address has to be among the frames. A thread that blocks the
  * signal is one that does not answer; it takes the signal later, when nobody asks any more.
  */
 #include "io/stack.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -29,11 +29,10 @@ struct rester {
     struct fw_thread thread;
     struct fw_stack_subject subject;
     struct fw_parker is_there; /* Of the test. */
-    int pipe[2];
+    sem_t nudge;
     void *return_address;
     bool is_deaf;
-    int read_errno;
-    ssize_t read_result;
+    int wait_result;
 };
 
 /* Not inlined, and not a tail call: it has a frame, whose return address it writes down. */
@@ -41,9 +40,7 @@ __attribute__((noinline)) static void rest(struct rester *rester)
 {
     rester->return_address = __builtin_return_address(0);
     fw_unpark(&rester->is_there);
-    char byte;
-    rester->read_result = read(rester->pipe[0], &byte, 1);
-    rester->read_errno = errno;
+    rester->wait_result = sem_wait(&rester->nudge);
     __asm__ volatile("" ::: "memory");
 }
 
@@ -68,22 +65,21 @@ static void rester_start(struct rester *rester, bool is_deaf)
 {
     *rester = (struct rester){.is_deaf = is_deaf};
     fw_parker_init(&rester->is_there);
-    assert_int_equal(pipe(rester->pipe), 0);
+    assert_int_equal(sem_init(&rester->nudge, 0, 0), 0);
     assert_int_equal(fw_thread_create(&rester->thread, "rester", rester_run, rester), 0);
     fw_park(&rester->is_there);
 }
 
 static void rester_nudge(struct rester *rester)
 {
-    assert_int_equal(write(rester->pipe[1], "x", 1), 1);
+    assert_int_equal(sem_post(&rester->nudge), 0);
 }
 
 static void rester_stop(struct rester *rester)
 {
     rester_nudge(rester);
     fw_thread_join(&rester->thread);
-    (void)close(rester->pipe[0]);
-    (void)close(rester->pipe[1]);
+    (void)sem_destroy(&rester->nudge);
 }
 
 static bool stack_has(const struct fw_stack *stack, const void *address)
@@ -108,7 +104,7 @@ static void shows_where_a_thread_stands(void **state)
         assert_true(stack_has(&stack, rester.return_address));
     }
     rester_stop(&rester);
-    assert_int_equal(rester.read_result, 1); /* What it was in went on. */
+    assert_int_equal(rester.wait_result, 0); /* What it was in went on. */
 }
 
 static void gives_up_and_is_not_confused(void **state)
