@@ -46,6 +46,13 @@ static void alone(const struct fw_fom *fom)
     SIM_EXPECT(world.inside[core->index] == NULL);
     world.inside[core->index] = fom;
     FW_YIELD_POINT("scenario: on the turn");
+    uint32_t idle = 0;
+    fw_mutex_lock(&core->lock);
+    FW_LIST_FOR_EACH (&core->idle, struct fw_handler, place, handler) {
+        idle += handler->core == core;
+    }
+    SIM_EXPECT(idle == core->idle_count && idle <= core->domain->config.spare_limit);
+    fw_mutex_unlock(&core->lock);
     SIM_EXPECT(world.inside[core->index] == fom);
     world.inside[core->index] = NULL;
 }
