@@ -77,6 +77,7 @@
 struct fw_core;
 struct fw_domain;
 struct fw_locality;
+struct fw_metrics;
 struct fw_mutex;
 struct fw_fom;
 struct fw_channel;
@@ -264,6 +265,7 @@ struct fw_channel {
     struct fw_list clinks;
     struct fw_core *core;  /* Whose turn it belongs to, or NULL: anyone's. */
     struct fw_mutex *lock; /* Of one that is anyone's. */
+    const char *name;      /* For traces and dumps, or NULL. */
 };
 
 /* Lies in the struct of the fom that arms it. */
@@ -282,6 +284,16 @@ FW_PUBLIC void fw_channel_init(struct fw_channel *channel);
 
 /* One that foms of all localities arm and any thread signals, under a lock. */
 FW_PUBLIC void fw_channel_init_shared(struct fw_channel *channel, struct fw_domain *domain);
+
+/*
+ * Says what foms wait for here, for traces and dumps: "reply", "room in the journal". After init,
+ * before it is used. The text must last as long as the domain: a trace shows what was, when the
+ * channel may be gone.
+ */
+static inline void fw_channel_set_name(struct fw_channel *channel, const char *name)
+{
+    channel->name = name;
+}
 
 /* No clink may be armed. */
 FW_PUBLIC void fw_channel_fini(struct fw_channel *channel);
@@ -482,6 +494,9 @@ struct fw_domain_config {
     void *stalled_context;
 
     struct fw_observer observer;
+
+    /* Where the server's metrics are, for the engine's own to be among them. NULL: nowhere. */
+    struct fw_metrics *metrics;
 };
 
 /*
@@ -552,3 +567,41 @@ FW_PUBLIC void fw_participant_attach(struct fw_participant *participant, struct 
 FW_PUBLIC void fw_participant_enter(struct fw_participant *participant);
 FW_PUBLIC void fw_participant_leave(struct fw_participant *participant);
 FW_PUBLIC void fw_participant_detach(struct fw_participant *participant);
+
+/* ---- what is going on ---------------------------------------------------------------------- */
+
+/*
+ * Switches tracing on or off; it is off at first, and costs nothing then. From the next round of
+ * each core on it writes down every tick, every wait with its reason and its channels, every
+ * wake-up; the newest 16,384 of these per core are kept, in 512 KiB, the oldest overwritten. What
+ * was traced stays readable when it is off; to switch it on again begins anew. Any thread. Returns
+ * 0 or -ENOMEM.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int fw_domain_trace(struct fw_domain *domain, bool on);
+
+/*
+ * Writes the trace as JSON for chrome://tracing or ui.perfetto.dev, through `sink(bytes, length,
+ * context)`, which returns 0 or a negative errno. A track per core has a slice per tick, named
+ * type:phase, and what happened to foms between; each fom has a track of its own with its waits and
+ * what it waited for. Times are in microseconds since tracing was switched on. Stops nobody, so
+ * what happens meanwhile may be in it for one core and not for another. Any thread, but better none
+ * with a turn: it takes long. Returns 0, -ENOMEM, -ENODATA if it was never switched on, or the
+ * sink's error.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int
+fw_domain_trace_write(struct fw_domain *domain,
+                      int (*sink)(const char *bytes, size_t length, void *context), void *context);
+
+enum { FW_DUMP_LINES_MAX = 10000 };
+
+/*
+ * Writes a line for each fom of the domain, at most `lines_max` (or FW_DUMP_LINES_MAX): its type
+ * and phase, whether it is ready, waits or is in a bracket, for how long, for what. Then a line
+ * that counts. Every core does its share on its turn, one after the other, so foms on their way
+ * between two may be missing. From a thread that is none of the domain's, while that runs (in
+ * NORMAL or DRAIN) and is not being stopped. Returns 0, -ESHUTDOWN, -EBUSY if another thread is at
+ * it, -ENOMEM, or the sink's error.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int
+fw_domain_dump(struct fw_domain *domain, uint32_t lines_max,
+               int (*sink)(const char *bytes, size_t length, void *context), void *context);

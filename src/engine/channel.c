@@ -22,6 +22,7 @@ void fw_channel_init(struct fw_channel *channel)
     fw_list_init(&channel->clinks);
     channel->core = fw_core_self();
     channel->lock = NULL;
+    channel->name = NULL;
     FW_ASSERT(channel->core != NULL);
 }
 
@@ -30,7 +31,7 @@ struct fw_mutex *fw_domain_pick_lock(struct fw_domain *domain)
     /* Relaxed: any number will do. By turns and not by address, which no simulation could repeat.
      */
     uint32_t number = atomic_fetch_add_explicit(&domain->next_lock, 1, memory_order_relaxed);
-    return &domain->channel_locks[number % FW_CHANNEL_LOCKS];
+    return &domain->channel_locks[number % FW_CHANNEL_LOCKS].mutex;
 }
 
 void fw_channel_init_shared(struct fw_channel *channel, struct fw_domain *domain)
@@ -38,6 +39,7 @@ void fw_channel_init_shared(struct fw_channel *channel, struct fw_domain *domain
     fw_list_init(&channel->clinks);
     channel->core = NULL;
     channel->lock = fw_domain_pick_lock(domain);
+    channel->name = NULL;
 }
 
 static void channel_lock(struct fw_channel *channel) FW_TSA_TRUSTED
@@ -45,7 +47,7 @@ static void channel_lock(struct fw_channel *channel) FW_TSA_TRUSTED
     if (channel->core != NULL) {
         FW_ASSERT(fw_core_self() == channel->core);
     } else {
-        fw_mutex_lock(channel->lock);
+        fw_shared_lock(channel->lock);
     }
 }
 
@@ -138,6 +140,10 @@ void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *c
     clink->next = fom->armed;
     fom->armed = (uint32_t)offset;
     fw_list_link_init(&clink->link);
+    struct fw_core *core = fw_fom_core(fom);
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_fom(core, fom, FW_TRACE_ARM, (uintptr_t)channel->name);
+    }
     channel_lock(channel);
     /* Relaxed: who fires it finds it under the lock, or on the same turn. */
     atomic_store_explicit(&clink->channel, channel, memory_order_relaxed);
@@ -171,4 +177,19 @@ void fw_fom_disarm(struct fw_fom *fom)
         clink_disarm(clink);
         clink = next;
     }
+}
+
+bool fw_clink_name(struct fw_clink *clink, const char **name)
+{
+    /* Acquire, as in clink_disarm(). */
+    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_acquire);
+    if (channel == NULL) {
+        return false;
+    }
+    channel_lock(channel);
+    /* Relaxed: it changes under the lock. */
+    bool is_armed = atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL;
+    *name = is_armed ? channel->name : NULL;
+    channel_unlock(channel);
+    return is_armed;
 }

@@ -31,6 +31,7 @@
 #include "base/wheel.h"
 #include "engine/metrics.h"
 #include "engine/queue.h"
+#include "engine/trace.h"
 #include "io/reactor.h"
 #include "io/stack.h"
 #include "io/topology.h"
@@ -114,6 +115,20 @@ struct fw_route {
     bool is_pushed; /* Since the bell was last rung. */
 };
 
+/* A round that is measured, for metrics; the turn's. See sample.c. */
+struct fw_sample {
+    uint64_t round; /* Its number, or 0: none is. */
+    uint64_t begun; /* In cycles, as all below. */
+    uint64_t in_ticks;
+    uint64_t asleep;
+};
+
+/* One of the locks that shared channels and resources take by turns. */
+struct fw_shared_lock {
+    struct fw_mutex mutex; /* FW_RANK_CHANNEL */
+    struct fw_domain *domain;
+};
+
 /* How long waits of a type take here; the turn's. See limit.c. */
 struct fw_wait_estimate {
     int64_t peak_ns; /* Of the longest lately. */
@@ -147,6 +162,11 @@ struct fw_core {
     uint64_t complaints;       /* Since then. */
     uint32_t descriptor_count; /* Open, or closed and not let go of. */
     struct fw_metrics_engine *metrics;
+    bool is_watched;        /* It is observed, or this round traced or measured. */
+    bool was_woken;         /* From its sleep, by another thread, and has had no tick since. */
+    struct fw_trace *trace; /* NULL: tracing is off. */
+    struct fw_sample sample;
+    int64_t slept_ns; /* When it last fell asleep. */
 
     /* Anyone's. */
     alignas(
@@ -156,9 +176,11 @@ struct fw_core {
     _Atomic uint32_t queue_length;                      /* The same. */
     struct fw_tick_board board;                         /* The same. */
     struct fw_late_board late;
-    _Atomic uint64_t exposed;         /* Number of the tick that may lose its turn, or 0. */
-    _Atomic int64_t live_count;       /* Foms created here, less those finished here. */
-    _Atomic uint32_t returning_count; /* Threads that want their turn back. */
+    _Atomic uint64_t exposed;                /* Number of the tick that may lose its turn, or 0. */
+    _Atomic int64_t live_count;              /* Foms created here, less those finished here. */
+    _Atomic uint32_t returning_count;        /* Threads that want their turn back. */
+    _Atomic(struct fw_trace *) trace_wanted; /* What `trace` is to be from the next round on. */
+    _Atomic int64_t woken_ns;                /* When another thread began to wake it. */
     atomic_bool must_exit;
     atomic_bool must_stir;    /* Its foms are to notice that the domain's state has changed. */
     atomic_bool wants_permit; /* Has foms in permit_queue. */
@@ -171,6 +193,8 @@ struct fw_core {
     struct fw_list returning;
     struct fw_list bracketed;
     uint32_t idle_count;
+
+    struct fw_trace *trace_ring; /* NULL: never traced. Under the domain's lock. */
 };
 
 struct fw_locality {
@@ -223,10 +247,12 @@ struct fw_domain {
     _Atomic uint64_t killed_count; /* Foms that failed because the grace was over. */
     _Atomic int32_t permits;       /* Brackets that may still be entered. */
     struct fw_parker stopper;      /* Who waits for the last fom. */
+    struct fw_parker dumper;       /* Who waits for a dump. */
     _Atomic uint32_t next_relief;  /* Where to look first for a core that wants a permit. */
     _Atomic uint32_t next_lock;    /* Of channel_locks. */
 
-    struct fw_mutex channel_locks[FW_CHANNEL_LOCKS]; /* FW_RANK_CHANNEL. */
+    struct fw_shared_lock channel_locks[FW_CHANNEL_LOCKS];
+    struct fw_metrics_engine *metrics; /* Of threads without a turn; always by atomic addition. */
 
     struct fw_watchdog watchdog;
 
@@ -235,6 +261,9 @@ struct fw_domain {
     uint64_t foreign_id;
     struct fw_list participants;
     struct fw_list quiescences;
+    bool is_tracing;
+    bool is_dumping;
+    int64_t trace_epoch_ns; /* Times in an exported trace count from here. */
 };
 
 /* The core whose turn the calling thread has, or NULL. */
@@ -310,8 +339,14 @@ void fw_fom_disarm(struct fw_fom *fom);
 /* The clink at that place of the fom; NULL for 0. The first is at fom->armed, then clink->next. */
 struct fw_clink *fw_fom_clink(struct fw_fom *fom, uint32_t offset);
 
+/* On the turn of the clink's fom, which waits. False: it has fired. */
+bool fw_clink_name(struct fw_clink *clink, const char **name);
+
 /* One of the domain's locks, for an object that all threads share. */
 struct fw_mutex *fw_domain_pick_lock(struct fw_domain *domain);
+
+/* domain.c */
+int64_t fw_domain_live_count(struct fw_domain *domain);
 
 /* turn.c */
 
@@ -339,6 +374,17 @@ FW_MUST_CHECK int fw_turn_revoke(struct fw_core *core, uint64_t exposure);
 /* watchdog.c */
 FW_MUST_CHECK int fw_watchdog_start(struct fw_domain *domain);
 void fw_watchdog_stop(struct fw_domain *domain);
+
+/* sample.c */
+
+/* A round begins; it may be one that is measured. Returns its number if so, else 0. */
+uint64_t fw_sample_begin(struct fw_core *core);
+/* It ends. Not called if the turn was another's meanwhile. */
+void fw_sample_end(struct fw_core *core);
+
+/* Takes a lock that threads of the engine share, and counts if it had to wait for it. */
+void fw_shared_lock(struct fw_mutex *lock) FW_ACQUIRES(*lock);
+void fw_core_lock(struct fw_core *core) FW_ACQUIRES(core->lock);
 
 /* limit.c */
 int64_t fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom);

@@ -45,6 +45,31 @@ static void config_complete(struct fw_domain_config *config, const struct fw_top
     config->spare_idle_ns += config->spare_idle_ns == 0 ? 2 * (int64_t)FW_NS_PER_S : 0;
 }
 
+/* One more instance, which readers see if the domain was given a registry. NULL: no memory. */
+static struct fw_metrics_engine *metrics_create(struct fw_domain *domain)
+{
+    struct fw_metrics_engine *made = aligned_alloc(FW_CACHE_LINE, sizeof *made);
+    if (made == NULL) {
+        return NULL;
+    }
+    memset(made, 0, sizeof *made);
+    struct fw_metrics *registry = domain->config.metrics;
+    if (registry != NULL &&
+        fw_metrics_register(registry, &fw_engine_metric_table, &made->source) != 0) {
+        free(made);
+        return NULL;
+    }
+    return made;
+}
+
+static void metrics_destroy(struct fw_domain *domain, struct fw_metrics_engine *metrics)
+{
+    if (metrics != NULL && domain->config.metrics != NULL) {
+        fw_metrics_unregister(domain->config.metrics, &metrics->source);
+    }
+    free(metrics);
+}
+
 static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t index)
 {
     core->domain = domain;
@@ -64,11 +89,10 @@ static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t in
     fw_list_init(&core->bracketed);
     core->pools = calloc(FW_FOM_TYPES_MAX, sizeof *core->pools);
     core->estimates = calloc(FW_FOM_TYPES_MAX, sizeof *core->estimates);
-    core->metrics = aligned_alloc(FW_CACHE_LINE, sizeof *core->metrics);
+    core->metrics = metrics_create(domain);
     if (core->pools == NULL || core->estimates == NULL || core->metrics == NULL) {
         return -ENOMEM;
     }
-    memset(core->metrics, 0, sizeof *core->metrics);
     struct fw_locality *locality = &domain->localities[index / domain->config.cores_per_locality];
     uint32_t place = atomic_load_explicit(&locality->core_count, memory_order_relaxed);
     atomic_init(&locality->cores[place], core);
@@ -97,7 +121,8 @@ static void core_fini(struct fw_core *core)
     }
     free(core->pools);
     free(core->estimates);
-    free(core->metrics);
+    fw_trace_fini(core);
+    metrics_destroy(core->domain, core->metrics);
     fw_mutex_fini(&core->lock);
     fw_wheel_fini(&core->wheel);
 }
@@ -141,9 +166,11 @@ int fw_domain_create(struct fw_domain **domain, const struct fw_domain_config *c
     made->config = *config;
     fw_mutex_init(&made->lock, FW_RANK_DOMAIN);
     for (uint32_t i = 0; i < FW_CHANNEL_LOCKS; i++) {
-        fw_mutex_init(&made->channel_locks[i], FW_RANK_CHANNEL);
+        fw_mutex_init(&made->channel_locks[i].mutex, FW_RANK_CHANNEL);
+        made->channel_locks[i].domain = made;
     }
     fw_parker_init(&made->stopper);
+    fw_parker_init(&made->dumper);
     fw_list_init(&made->participants);
     fw_list_init(&made->quiescences);
     struct fw_reason reason;
@@ -155,7 +182,8 @@ int fw_domain_create(struct fw_domain **domain, const struct fw_domain_config *c
     config_complete(&made->config, &made->topology);
     atomic_init(&made->permits, (int32_t)made->config.bracket_limit);
     made->foreign_pools = calloc(FW_FOM_TYPES_MAX, sizeof *made->foreign_pools);
-    rc = made->foreign_pools == NULL ? -ENOMEM : domain_make_cores(made);
+    made->metrics = metrics_create(made);
+    rc = made->foreign_pools == NULL || made->metrics == NULL ? -ENOMEM : domain_make_cores(made);
     if (rc != 0) {
         goto failed;
     }
@@ -178,11 +206,12 @@ void fw_domain_destroy(struct fw_domain *domain)
         fw_pool_fini(&domain->foreign_pools[i]);
     }
     free(domain->foreign_pools);
+    metrics_destroy(domain, domain->metrics);
     free(domain->cores);
     free(domain->localities);
     fw_topology_fini(&domain->topology);
     for (uint32_t i = 0; i < FW_CHANNEL_LOCKS; i++) {
-        fw_mutex_fini(&domain->channel_locks[i]);
+        fw_mutex_fini(&domain->channel_locks[i].mutex);
     }
     fw_mutex_fini(&domain->lock);
     free(domain);
@@ -316,7 +345,7 @@ void fw_domain_drain(struct fw_domain *domain)
     }
 }
 
-static int64_t domain_live_count(struct fw_domain *domain)
+int64_t fw_domain_live_count(struct fw_domain *domain)
 {
     int64_t count = atomic_load(&domain->live_count);
     for (uint32_t i = 0; i < domain->core_count; i++) {
@@ -329,7 +358,7 @@ static int64_t domain_live_count(struct fw_domain *domain)
 static int64_t domain_wait(struct fw_domain *domain, int64_t deadline)
 {
     for (uint32_t i = 1;; i++) {
-        int64_t live = domain_live_count(domain);
+        int64_t live = fw_domain_live_count(domain);
         int64_t left = deadline - fw_clock_now_ns();
         if (live == 0 || left <= 0) {
             return live;

@@ -56,9 +56,13 @@ static bool phase_is_patient(const struct fw_fom *fom)
 void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom)
 {
     FW_ASSERT(fw_fom_core(fom) == core);
-    if (fom->flags & FW_FOM_IS_MOVING) {
+    bool has_moved = (fom->flags & FW_FOM_IS_MOVING) != 0;
+    if (has_moved) {
         fom->flags &= (uint16_t)~FW_FOM_IS_MOVING;
         fom->type->arrive(fom);
+    }
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_ready(core, fom, has_moved);
     }
     if (fom->flags & FW_FOM_IS_LIMITED) {
         fw_limit_observe(core, fom, core->now - fom->since);
@@ -109,6 +113,9 @@ static bool fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core 
     }
     (void)fw_wheel_cancel(&core->wheel, &fom->timer);
     fw_counter_increment(&core->metrics->foms_moved);
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_fom(core, fom, FW_TRACE_MOVE, to->index);
+    }
     fom->flags |= FW_FOM_IS_MOVING;
     /* Relaxed: who sends it publishes it; who wakes it does not read this while it is READY. */
     atomic_store_explicit(&fom->core, to, memory_order_relaxed);
@@ -184,9 +191,15 @@ void fw_fom_free(struct fw_core *core, struct fw_fom *fom)
 }
 
 /* Foms under way, as far as this thread counts them. The sum over all counts is what is true. */
-static _Atomic int64_t *live_count(struct fw_domain *domain, struct fw_core *self)
+static void live_add(struct fw_domain *domain, struct fw_core *self, int64_t amount)
 {
-    return self != NULL ? &self->live_count : &domain->live_count;
+    if (self != NULL) {
+        atomic_fetch_add(&self->live_count, amount);
+        return;
+    }
+    atomic_fetch_add(&domain->live_count, amount);
+    /* Relaxed: a figure. The cores' own are set once per round. */
+    atomic_fetch_add_explicit(&domain->metrics->foms_live.value, amount, memory_order_relaxed);
 }
 
 static void fom_release(struct fw_fom *fom, struct fw_domain *domain, struct fw_core *self)
@@ -207,7 +220,7 @@ static void fom_release(struct fw_fom *fom, struct fw_domain *domain, struct fw_
      * Counted first, looked at then, as in fw_fom_create(): either who waits for the last fom has
      * counted, or it is unparked.
      */
-    atomic_fetch_sub(live_count(domain, self), 1);
+    live_add(domain, self, -1);
     FW_YIELD_POINT("fom: gone");
     if (FW_UNLIKELY(atomic_load(&domain->state) != FW_DOMAIN_NORMAL)) {
         fw_unpark(&domain->stopper);
@@ -225,8 +238,7 @@ int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain, const struct fw
      * Counted first, looked at then, and fw_domain_drain() does it the other way round. Both
      * sequentially consistent: either the drain counts this fom or this sees the drain.
      */
-    _Atomic int64_t *live = live_count(domain, self);
-    atomic_fetch_add(live, 1);
+    live_add(domain, self, 1);
     FW_YIELD_POINT("fom: counted");
     int rc = -ESHUTDOWN;
     if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {
@@ -259,7 +271,7 @@ int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain, const struct fw
     return 0;
 
 refused:
-    atomic_fetch_sub(live, 1);
+    live_add(domain, self, -1);
     fw_unpark(&domain->stopper);
     return rc;
 }
@@ -415,14 +427,25 @@ static bool fom_invariant(const struct fw_fom *fom)
     return fom->type->invariant == NULL || fom->type->invariant(fom);
 }
 
-static enum fw_step observed_tick(struct fw_core *core, struct fw_fom *fom)
+/* A tick that an observer sees, or of a round that is traced or measured. */
+static enum fw_step watched_tick(struct fw_core *core, struct fw_fom *fom)
 {
     const struct fw_observer *observer = &core->domain->config.observer;
     bool is_specific = fom->phase >= FW_PHASE_FIRST;
     if (observer->tick_begins != NULL) {
         observer->tick_begins(fom, &fom->cross_cut);
     }
+    uint64_t sampled = core->sample.round;
+    uint64_t begun = sampled != 0 ? fw_clock_cycles() : 0;
     enum fw_step step = is_specific ? type_tick(core, fom) : standard_tick(core, fom);
+    uint64_t ended = fw_clock_cycles();
+    /* It may have been in a bracket, and the round another's by now. */
+    if (sampled != 0 && sampled == core->sample.round && ended > begun) {
+        core->sample.in_ticks += ended - begun;
+    }
+    if (core->trace != NULL) {
+        fw_trace_tick(core, fom, step, ended);
+    }
     if (observer->tick_ended != NULL) {
         observer->tick_ended(fom, &fom->cross_cut, step);
     }
@@ -439,8 +462,8 @@ static inline unsigned fom_step(struct fw_core *core, struct fw_fom *fom)
     FW_CHECK(before < FW_PHASE_FIRST || fom_invariant(fom));
     fom->next_phase = before;
     unsigned step;
-    if (FW_UNLIKELY(core->is_observed)) {
-        step = observed_tick(core, fom);
+    if (FW_UNLIKELY(core->is_watched)) {
+        step = watched_tick(core, fom);
     } else {
         step =
             FW_LIKELY(before >= FW_PHASE_FIRST) ? type_tick(core, fom) : standard_tick(core, fom);
@@ -490,16 +513,25 @@ static void fom_force(struct fw_core *core, struct fw_fom *fom, int error)
         /* Relaxed, both: who stops the domain reads it when the last fom is gone. */
         atomic_fetch_add_explicit(&core->domain->killed_count, 1, memory_order_relaxed);
     }
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_fom(core, fom, FW_TRACE_FORCE, (uint64_t)-error);
+    }
     fw_fom_disarm(fom);
     fw_word_renew(&fom->wake_word); /* What it waited for may still come, and is nothing to it. */
     fom_fail(core, fom, error);
+}
+
+/* Since it is ready. Who starts a fom elsewhere may have read the clock after this round did. */
+static uint64_t fom_delay(const struct fw_core *core, const struct fw_fom *fom)
+{
+    return core->now > fom->since ? (uint64_t)(core->now - fom->since) : 0;
 }
 
 /* The rest of fom_begin() for a fom with something special about it, as `flags` were before. */
 static void fom_begin_special(struct fw_core *core, struct fw_fom *fom, uint16_t flags)
 {
     if (flags & FW_FOM_IS_FRESH) {
-        fw_histogram_record(&core->metrics->first_tick, (uint64_t)(core->now - fom->since));
+        fw_histogram_record(&core->metrics->first_tick, fom_delay(core, fom));
         if (core->domain->config.observer.created != NULL) {
             core->domain->config.observer.created(fom, &fom->cross_cut);
         }
@@ -521,6 +553,9 @@ static inline void fom_begin(struct fw_core *core, struct fw_fom *fom)
     if (FW_UNLIKELY((flags & (FW_FOM_IS_FRESH | FW_FOM_OVERDUE)) ||
                     fw_domain_state(core->domain) != FW_DOMAIN_NORMAL)) {
         fom_begin_special(core, fom, flags);
+    }
+    if (FW_UNLIKELY(core->is_watched) && core->sample.round != 0) {
+        fw_histogram_record(&core->metrics->ready_delay, fom_delay(core, fom));
     }
 }
 
@@ -560,6 +595,9 @@ static void fom_park(struct fw_core *core, struct fw_fom *fom)
         fom->flags |= FW_FOM_IS_LIMITED;
         fw_wheel_start(&core->wheel, &fom->timer, core->now + fw_limit_ns(core, fom));
     }
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_wait(core, fom, fw_trace_wait_kind(fom));
+    }
     if (forced_error(core, fom, fom->flags) != 0 || !fw_word_park(&fom->wake_word)) {
         fw_fom_enqueue(core, fom); /* Its next tick finds out why. */
     }
@@ -578,6 +616,9 @@ static bool fom_settle(struct fw_core *core, struct fw_fom *fom, unsigned *step)
         *step = FW_STEP_YIELD; /* It stays, and its clinks are disarmed: let it look again. */
     }
     if ((flags & FW_FOM_WANTS_PERMIT) && *step == FW_STEP_WAIT) {
+        if (core->trace != NULL) {
+            fw_trace_wait(core, fom, FW_TRACE_WAIT_PERMIT);
+        }
         fw_core_queue_for_permit(core, fom);
         return true;
     }

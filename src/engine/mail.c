@@ -6,6 +6,7 @@
 
 #include "engine/core.h"
 #include "engine/word.h"
+#include "io/clock.h"
 
 /*
  * One piece of mail is a pointer to a fom, or to a message with the lowest bit set. Links between
@@ -79,6 +80,8 @@ void fw_mail_fini(struct fw_core *core)
 void fw_core_ring(struct fw_core *core)
 {
     if (fw_doorbell_ring(&core->bell)) {
+        /* Relaxed: a figure; the core tells by its value whether it belongs to this sleep. */
+        atomic_store_explicit(&core->woken_ns, fw_clock_now_ns(), memory_order_relaxed);
         fw_reactor_wake(core->reactor);
     }
 }

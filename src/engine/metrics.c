@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/metrics.h"
 
-#define COUNTER(field, help) FW_METRIC_COUNTER(struct fw_metrics_engine, field, "", help)
+#define COUNTER(field, help)   FW_METRIC_COUNTER(struct fw_metrics_engine, field, "", help)
+#define GAUGE(field, help)     FW_METRIC_GAUGE(struct fw_metrics_engine, field, "", help)
+#define HISTOGRAM(field, help) FW_METRIC_HISTOGRAM(struct fw_metrics_engine, field, "ns", help)
 
 static const struct fw_metric rows[] = {
     COUNTER(foms_created, "foms created on a turn"),
@@ -21,8 +23,17 @@ static const struct fw_metric rows[] = {
     COUNTER(threads_created, "threads attached to a core"),
     COUNTER(threads_reaped, "idle threads that ended"),
     COUNTER(illegal_steps, "steps from a phase to one that may not follow it"),
-    FW_METRIC_HISTOGRAM(struct fw_metrics_engine, first_tick, "ns",
-                        "time from the start of a fom to its first tick"),
+    COUNTER(lock_waits, "locks of the engine, of channels and resources that had to be waited for"),
+    FW_METRIC_COUNTER(struct fw_metrics_engine, sampled_cycles, "cycles",
+                      "processor cycles of one round in 64, sleep apart"),
+    FW_METRIC_COUNTER(struct fw_metrics_engine, sampled_tick_cycles, "cycles",
+                      "of these, inside ticks; the rest is the engine's own"),
+    GAUGE(foms_live, "foms that were created and have not finished"),
+    GAUGE(run_queue, "foms that are ready and wait for a tick"),
+    HISTOGRAM(first_tick, "time from the start of a fom to its first tick"),
+    HISTOGRAM(ready_delay, "time from a wake-up to the tick, of one round in 64"),
+    HISTOGRAM(wake_latency, "time from the waking of a core that slept to its first tick"),
+    HISTOGRAM(lock_wait, "time that a core waited for a lock, if it had to"),
 };
 
 const struct fw_metric_table fw_engine_metric_table =

@@ -44,7 +44,7 @@ bool fw_resource_get(struct fw_resource *resource, struct fw_fom *fom, struct fw
     claim->amount = amount;
     claim->ticket = fw_fom_ticket(fom);
     fw_list_link_init(&claim->link);
-    fw_mutex_lock(resource->lock);
+    fw_shared_lock(resource->lock);
     bool is_granted = fw_list_is_empty(&resource->claims) && claim_fits(resource, claim);
     if (is_granted) {
         resource->used += amount;
@@ -62,7 +62,7 @@ bool fw_resource_get(struct fw_resource *resource, struct fw_fom *fom, struct fw
 static bool resource_grant(struct fw_resource *resource)
 {
     struct fw_ticket ticket = {.fom = NULL};
-    fw_mutex_lock(resource->lock);
+    fw_shared_lock(resource->lock);
     struct fw_list_link *link = fw_list_first(&resource->claims);
     if (link != NULL) {
         struct fw_claim *claim = FW_LIST_ENTRY(link, struct fw_claim, link);
@@ -85,7 +85,7 @@ static bool resource_grant(struct fw_resource *resource)
 
 void fw_resource_put(struct fw_resource *resource, struct fw_claim *claim)
 {
-    fw_mutex_lock(resource->lock);
+    fw_shared_lock(resource->lock);
     /* Relaxed: it changes under the lock. */
     int state = atomic_load_explicit(&claim->state, memory_order_relaxed);
     if (state == CLAIM_GRANTED) {

@@ -70,13 +70,17 @@ static void round_adapt(struct fw_core *core, int64_t now)
     }
 }
 
-static void round_begin(struct fw_core *core)
+/* Returns the round's number if it is measured, else 0. */
+static uint64_t round_begin(struct fw_core *core)
 {
     int64_t now = fw_clock_now_ns();
     if (core->queue.length > 0) {
         round_adapt(core, now); /* The last one was full, or this one will be. */
     }
     core->now = now;
+    fw_trace_adopt(core);
+    uint64_t sampled = fw_sample_begin(core);
+    core->is_watched = core->is_observed || core->trace != NULL || sampled != 0;
     (void)fw_wheel_advance(&core->wheel, core->now);
     (void)fw_mail_receive(core);
     /* Acquire, for the release in domain.c: the state has changed before. */
@@ -87,6 +91,35 @@ static void round_begin(struct fw_core *core)
     fw_core_take_permits(core);
     observe_delay(core);
     fw_counter_increment(&core->metrics->rounds);
+    return sampled;
+}
+
+/* How long it took another thread to get this core, which slept, to its first tick. */
+static void observe_wake(struct fw_core *core)
+{
+    core->was_woken = false;
+    /* Relaxed: a figure. One that is from before this sleep was written late, for another. */
+    int64_t woken_ns = atomic_load_explicit(&core->woken_ns, memory_order_relaxed);
+    int64_t now = fw_clock_now_ns();
+    if (woken_ns >= core->slept_ns && now >= woken_ns) {
+        fw_histogram_record(&core->metrics->wake_latency, (uint64_t)(now - woken_ns));
+    }
+}
+
+static void round_run(struct fw_core *core)
+{
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_ticks_begin(core);
+    }
+    if (FW_UNLIKELY(core->was_woken) && core->queue.length > 0) {
+        observe_wake(core);
+    }
+    fw_core_run_ticks(core);
+    /* Relaxed, both: figures, the first for other cores to choose by. */
+    atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
+    int64_t live = atomic_load_explicit(&core->live_count, memory_order_relaxed);
+    fw_gauge_set(&core->metrics->run_queue, core->queue.length);
+    fw_gauge_set(&core->metrics->foms_live, live);
 }
 
 /* Something that only the loop itself can see to. Acquire, for the releases of who asks. */
@@ -110,11 +143,30 @@ static int64_t sleep_limit(const struct fw_core *core, bool is_flushed)
     return limit;
 }
 
+/* Nothing is to be done before `limit_ns` has passed or somebody wakes this core. */
+static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t limit_ns)
+{
+    fw_counter_increment(&core->metrics->sleeps);
+    uint64_t begun = FW_UNLIKELY(core->is_watched) ? fw_clock_cycles() : 0;
+    fw_safety_offline(&handler->safety);
+    fw_reactor_wait(core->reactor, limit_ns);
+    fw_safety_online(&handler->safety);
+    core->now = fw_clock_now_ns();
+    if (FW_UNLIKELY(core->is_watched)) {
+        core->sample.asleep += fw_clock_cycles() - begun;
+        if (core->trace != NULL) {
+            fw_trace_slept(core, begun);
+        }
+    }
+}
+
 static void look_outside(struct fw_core *core, struct fw_handler *handler, bool is_flushed)
 {
     if (core->queue.length > 0) {
         fw_reactor_wait(core->reactor, 0);
     } else {
+        core->slept_ns = core->now;
+        core->was_woken = false;
         fw_doorbell_arm(&core->bell);
         fw_core_take_permits(core);
         bool has_work = fw_mail_receive(core) > 0 || core->queue.length > 0 || is_interrupted(core);
@@ -122,14 +174,11 @@ static void look_outside(struct fw_core *core, struct fw_handler *handler, bool 
         if (limit == 0) {
             fw_reactor_wait(core->reactor, 0);
         } else {
-            fw_counter_increment(&core->metrics->sleeps);
-            fw_safety_offline(&handler->safety);
-            fw_reactor_wait(core->reactor, limit);
-            fw_safety_online(&handler->safety);
-            core->now = fw_clock_now_ns();
+            core_sleep(core, handler, limit);
         }
         if (fw_doorbell_disarm(&core->bell)) {
             fw_counter_increment(&core->metrics->woken);
+            core->was_woken = limit != 0;
         }
     }
     (void)fw_reactor_dispatch(core->reactor);
@@ -138,10 +187,8 @@ static void look_outside(struct fw_core *core, struct fw_handler *handler, bool 
 void fw_core_run(struct fw_core *core, struct fw_handler *handler)
 {
     for (;;) {
-        round_begin(core);
-        fw_core_run_ticks(core);
-        /* Relaxed: a figure for other cores to choose by. */
-        atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
+        uint64_t sampled = round_begin(core);
+        round_run(core);
         bool is_flushed = fw_mail_flush(core);
         fw_safety_pass(&handler->safety);
         if (FW_UNLIKELY(is_interrupted(core)) &&
@@ -149,5 +196,8 @@ void fw_core_run(struct fw_core *core, struct fw_handler *handler)
             return;
         }
         look_outside(core, handler, is_flushed);
+        if (FW_UNLIKELY(sampled != 0) && sampled == core->sample.round) {
+            fw_sample_end(core);
+        }
     }
 }

@@ -111,7 +111,7 @@ static void core_end_idle(struct fw_core *core)
 /* Gives the turn to who came back first, and stays as a spare. False: there are enough. */
 static bool turn_pass(struct fw_core *core, struct fw_handler *handler)
 {
-    fw_mutex_lock(&core->lock);
+    fw_core_lock(core);
     struct fw_list_link *first = fw_list_pop_front(&core->returning);
     if (first == NULL) {
         core_end_idle(core); /* The core ends. */
@@ -312,7 +312,7 @@ void fw_core_take_permits(struct fw_core *core)
 /* Gives the turn to a spare thread, or to a new one. False: there is none, the caller keeps it. */
 static bool turn_relieve(struct fw_core *core, struct fw_handler *handler, struct fw_fom *fom)
 {
-    fw_mutex_lock(&core->lock);
+    fw_core_lock(core);
     struct fw_list_link *idle = fw_list_pop_front(&core->idle);
     handler->fom = fom;
     handler->since = fw_clock_now_ns(); /* The round, and the tick, may have begun long ago. */
@@ -378,6 +378,9 @@ bool fw_block_enter(struct fw_fom *fom)
     fom->flags &= (uint16_t)~FW_FOM_HAS_PERMIT;
     handler->depth = 1;
     fw_counter_increment(&core->metrics->brackets);
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_block(core, fom, true);
+    }
     handler->is_unrelieved = !turn_relieve(core, handler, fom);
     if (handler->is_unrelieved) {
         fw_counter_increment(&core->metrics->brackets_unrelieved);
@@ -397,6 +400,9 @@ void fw_block_leave(struct fw_fom *fom)
         turn_return(core, handler, fom);
     }
     core->now = fw_clock_now_ns();
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_block(core, fom, false);
+    }
     fw_domain_release_permit(core->domain);
 }
 

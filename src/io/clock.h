@@ -10,8 +10,17 @@
  *   fw_clock_wall_ns()    since 1970, for people and for absolute expiry times. It jumps when the
  *                         administrator or NTP says so: nothing may be timed by it.
  *
- * Any thread may call them at any time. The TSC read by hand was rejected: it would save the third
- * that the vDSO costs over it, and would need the kernel's knowledge of when it cannot be trusted.
+ * Any thread may call them at any time. The TSC read by hand was rejected as a clock: it would save
+ * half of what the vDSO costs, and would need the kernel's knowledge of when it cannot be trusted.
+ *
+ *   fw_clock_cycles()     the processor's counter, in units of its own; for marks made so often
+ * that even 20 ns are too much, which are made times of afterwards.
+ *
+ * That one may read the counter by hand, because it promises nothing alone. Who uses it writes down
+ * a pair (cycles, nanoseconds) every now and then and places each mark between the two pairs around
+ * it, in proportion and never outside of them. A counter that runs at another rate, that stops, or
+ * that jumps because the thread went to a processor that is not in step, then misplaces marks by no
+ * more than the distance of two pairs, and the pairs themselves are the real clock's.
  *
  * The simulator's clocks come in through `fw_clock_hooks`, in the same way and for the same reason
  * as base/thread.h explains.
@@ -32,6 +41,9 @@ extern const struct fw_clock_hooks *fw_clock_hooks;
 int64_t fw_clock_now_ns(void);
 int64_t fw_clock_coarse_ns(void);
 int64_t fw_clock_wall_ns(void);
+
+/* Of the processor that the caller runs on; the simulator's counts virtual nanoseconds. */
+uint64_t fw_clock_cycles(void);
 
 /* How long the coarse clock may stand still: the kernel's tick, 4 ms on most systems. */
 int64_t fw_clock_coarse_resolution_ns(void);
