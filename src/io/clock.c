@@ -45,22 +45,6 @@ int64_t fw_clock_wall_ns(void)
     return clock_read_ns(CLOCK_REALTIME);
 }
 
-uint64_t fw_clock_cycles(void)
-{
-    if (FW_UNLIKELY(fw_clock_hooks != NULL)) {
-        return (uint64_t)fw_clock_hooks->now_ns();
-    }
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-    uint64_t count;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
-    return count;
-#else
-    return (uint64_t)clock_read_ns(CLOCK_MONOTONIC);
-#endif
-}
-
 int64_t fw_clock_coarse_resolution_ns(void)
 {
     if (FW_UNLIKELY(fw_clock_hooks != NULL)) {

@@ -29,6 +29,8 @@
 
 #include <stdint.h>
 
+#include "base/base.h"
+
 enum { FW_NS_PER_US = 1000, FW_NS_PER_MS = 1000000, FW_NS_PER_S = 1000000000 };
 
 /* The simulator's side. Set once, before the first thread is created, never changed after. */
@@ -43,7 +45,21 @@ int64_t fw_clock_coarse_ns(void);
 int64_t fw_clock_wall_ns(void);
 
 /* Of the processor that the caller runs on; the simulator's counts virtual nanoseconds. */
-uint64_t fw_clock_cycles(void);
+static inline uint64_t fw_clock_cycles(void)
+{
+    if (FW_UNLIKELY(fw_clock_hooks != NULL)) {
+        return (uint64_t)fw_clock_hooks->now_ns();
+    }
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t count;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+    return count;
+#else
+    return (uint64_t)fw_clock_now_ns();
+#endif
+}
 
 /* How long the coarse clock may stand still: the kernel's tick, 4 ms on most systems. */
 int64_t fw_clock_coarse_resolution_ns(void);

@@ -6,6 +6,7 @@
  */
 #include "io/clock.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,6 +46,26 @@ static void test_monotonic(void **state)
     assert_in_range(fw_clock_coarse_resolution_ns(), 1, FW_NS_PER_S / 100);
 }
 
+/* All that is promised of cycles: on a thread that stays where it is they go on. */
+static void test_cycles(void **state)
+{
+    (void)state;
+    cpu_set_t before;
+    cpu_set_t one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    uint64_t first = fw_clock_cycles();
+    uint64_t last = first;
+    for (int i = 0; i < READINGS || last == first; i++) {
+        uint64_t now = fw_clock_cycles();
+        assert_true(now >= last);
+        last = now;
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
 static void test_wall(void **state)
 {
     (void)state;
@@ -79,6 +100,7 @@ static void test_hooks(void **state)
     assert_int_equal(fw_clock_coarse_ns(), 17);
     assert_int_equal(fw_clock_wall_ns(), 42);
     assert_int_equal(fw_clock_coarse_resolution_ns(), 1);
+    assert_int_equal(fw_clock_cycles(), 17);
     fw_clock_hooks = NULL;
     assert_true(fw_clock_now_ns() > 42);
 }
@@ -87,6 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_monotonic),
+        cmocka_unit_test(test_cycles),
         cmocka_unit_test(test_wall),
         cmocka_unit_test(test_hooks),
     };

@@ -17,6 +17,7 @@ extern const struct sim_scenario sim_scenario_engine_quiesce;
 extern const struct sim_scenario sim_scenario_engine_resource;
 extern const struct sim_scenario sim_scenario_engine_stop;
 extern const struct sim_scenario sim_scenario_engine_timeout;
+extern const struct sim_scenario sim_scenario_engine_trace;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_handoff;
@@ -28,24 +29,25 @@ extern const struct sim_scenario sim_scenario_skeleton;
 extern const struct sim_scenario sim_scenario_skeleton_faults;
 
 /* clang-format off */
-#define SIM_SCENARIOS                \
-    &sim_scenario_handoff,           \
-    &sim_scenario_disk,              \
-    &sim_scenario_engine_wake,       \
-    &sim_scenario_engine_block,      \
+#define SIM_SCENARIOS \
+    &sim_scenario_handoff, \
+    &sim_scenario_disk, \
+    &sim_scenario_engine_wake, \
+    &sim_scenario_engine_block, \
     &sim_scenario_engine_block_stop, \
-    &sim_scenario_engine_watchdog,   \
-    &sim_scenario_engine_cancel,     \
-    &sim_scenario_engine_timeout,    \
-    &sim_scenario_engine_idle,       \
-    &sim_scenario_engine_mail,       \
-    &sim_scenario_engine_quiesce,    \
-    &sim_scenario_engine_resource,   \
-    &sim_scenario_engine_stop,       \
-    &sim_scenario_skeleton,          \
-    &sim_scenario_skeleton_faults,   \
-    &sim_scenario_planted_wakeup,    \
-    &sim_scenario_planted_publish,   \
-    &sim_scenario_planted_close,     \
+    &sim_scenario_engine_watchdog, \
+    &sim_scenario_engine_cancel, \
+    &sim_scenario_engine_timeout, \
+    &sim_scenario_engine_idle, \
+    &sim_scenario_engine_mail, \
+    &sim_scenario_engine_quiesce, \
+    &sim_scenario_engine_resource, \
+    &sim_scenario_engine_stop, \
+    &sim_scenario_skeleton, \
+    &sim_scenario_skeleton_faults, \
+    &sim_scenario_engine_trace, \
+    &sim_scenario_planted_wakeup, \
+    &sim_scenario_planted_publish, \
+    &sim_scenario_planted_close, \
     &sim_scenario_planted_flush
 /* clang-format on */

@@ -14,9 +14,24 @@ PLANTED = {
     "planted-close": "FW_SOURCE_CLOSED",
     "planted-flush": "version >= made",
 }
-HONEST = ["disk", "engine-block", "engine-block-stop", "engine-cancel", "engine-idle",
-          "engine-mail", "engine-quiesce", "engine-resource", "engine-stop", "engine-timeout",
-          "engine-wake", "engine-watchdog", "handoff", "skeleton", "skeleton-faults"]
+HONEST = [
+    "disk",
+    "engine-block",
+    "engine-block-stop",
+    "engine-cancel",
+    "engine-idle",
+    "engine-mail",
+    "engine-quiesce",
+    "engine-resource",
+    "engine-stop",
+    "engine-timeout",
+    "engine-trace",
+    "engine-wake",
+    "engine-watchdog",
+    "handoff",
+    "skeleton",
+    "skeleton-faults",
+]
 
 
 @pytest.fixture
