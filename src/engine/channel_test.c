@@ -61,6 +61,12 @@ static void hook_lock(struct fw_mutex *mutex)
     points.locks_held++;
 }
 
+static bool hook_trylock(struct fw_mutex *mutex)
+{
+    hook_lock(mutex);
+    return true;
+}
+
 static void hook_unlock(struct fw_mutex *mutex)
 {
     (void)mutex;
@@ -79,8 +85,11 @@ static void hook_unpark(struct fw_parker *parker)
     (void)parker;
 }
 
-static const struct fw_thread_hooks hooks = {
-    .lock = hook_lock, .unlock = hook_unlock, .yield = hook_yield, .unpark = hook_unpark};
+static const struct fw_thread_hooks hooks = {.lock = hook_lock,
+                                             .trylock = hook_trylock,
+                                             .unlock = hook_unlock,
+                                             .yield = hook_yield,
+                                             .unpark = hook_unpark};
 
 static int teardown(void **state)
 {
@@ -405,8 +414,11 @@ static void hook_run_core(const char *where)
 static void test_fom_ends_the_channel(void **state)
 {
     (void)state;
-    static const struct fw_thread_hooks quick = {
-        .lock = hook_lock, .unlock = hook_unlock, .yield = hook_run_core, .unpark = hook_unpark};
+    static const struct fw_thread_hooks quick = {.lock = hook_lock,
+                                                 .trylock = hook_trylock,
+                                                 .unlock = hook_unlock,
+                                                 .yield = hook_run_core,
+                                                 .unpark = hook_unpark};
     static struct fw_fom_type dying_type;
     dying_type = waiter_type;
     dying_type.finish = dying_finish;
