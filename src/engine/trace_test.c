@@ -3,7 +3,8 @@
  * Goal: the ring keeps the newest records, whole and in order, for a reader that stops nobody; and
  * tracing can be switched on and off while foms run. Method: records whose members follow from
  * their number, so that one mixed from two is seen; a writer that laps the reader; then a domain
- * whose foms run all the time. What a trace says of them is compared by tests/engine/test_trace.py.
+ * whose foms run all the time. What a trace says of them is compared by
+ * tests/engine/test_trace_json.py.
  */
 #include "engine/trace.h"
 

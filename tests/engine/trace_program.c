@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs a small play on one core of the engine, by a clock that only its ticks move, and prints the
- * trace. test_trace.py knows the play, and when what must have happened.
+ * trace. test_trace_json.py knows the play, and when what must have happened.
  *
  *     the script   SETUP   100 ns  starts the others
  *                  SIGNAL 2000 ns  signals the channel "right"
