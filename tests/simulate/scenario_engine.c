@@ -3,7 +3,8 @@
  * The engine, with its real threads' code and simulated threads: foms of several cores pass tokens
  * to each other through shared channels and tickets, some of them block in brackets, and a thread
  * that is no part of the engine wakes them at random. A lost wake-up is a deadlock or a fom that is
- * overdue, a doubled one runs a fom twice at once, which an assertion of the engine catches.
+ * overdue, a doubled one runs a fom twice at once, which an assertion of the engine catches. One
+ * more thread traces and dumps them meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 /* ---- wake: tokens passed round a ring of foms, by channel ---------------------------------- */
 
-enum { RING_FOMS_MAX = 8, RING_LAPS = 6 };
+enum { RING_FOMS_MAX = 8, RING_LAPS = 6, WATCHES = 3 };
 enum { RING_TAKE = FW_PHASE_FIRST, RING_BLOCK, RING_PASS };
 
 struct ring_place {
@@ -143,6 +144,30 @@ static void ring_stranger(void *argument)
     }
 }
 
+static int ring_sink(const char *bytes, size_t length, void *context)
+{
+    (void)bytes;
+    *(size_t *)context += length;
+    return 0;
+}
+
+/* Another: looks at what they do, and disturbs nobody. */
+static void ring_watcher(void *argument)
+{
+    (void)argument;
+    for (uint32_t i = 0; i < WATCHES; i++) {
+        size_t length = 0;
+        int rc = fw_domain_trace(ring.domain, sim_chance(2));
+        FW_ASSERT(rc == 0);
+        sim_sleep(sim_between(0, 50) * SIM_US);
+        rc = fw_domain_dump(ring.domain, (uint32_t)sim_between(0, RING_FOMS_MAX), ring_sink,
+                            &length);
+        SIM_EXPECT(rc == 0 && length > 0);
+        rc = fw_domain_trace_write(ring.domain, ring_sink, &length);
+        SIM_EXPECT(rc == 0 || rc == -ENODATA);
+    }
+}
+
 static void ring_run(bool blocks)
 {
     struct fw_domain_config config = {.bracket_limit = 2};
@@ -174,7 +199,11 @@ static void ring_run(bool blocks)
     struct fw_thread stranger;
     rc = fw_thread_create(&stranger, "stranger", ring_stranger, NULL);
     FW_ASSERT(rc == 0);
+    struct fw_thread watcher;
+    rc = fw_thread_create(&watcher, "watcher", ring_watcher, NULL);
+    FW_ASSERT(rc == 0);
     fw_thread_join(&stranger);
+    fw_thread_join(&watcher);
     uint64_t killed = fw_domain_stop(ring.domain, 100 * SIM_S);
     SIM_EXPECT(killed == 0);
     SIM_EXPECT(atomic_load(&ring.over) == ring.count);
