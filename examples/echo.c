@@ -57,11 +57,10 @@ static void source_finish(struct fw_fom *fom)
     (void)close(source->fd);
 }
 
-/* What failed, or has to wait: that of a call which would have blocked is no failure. */
+/* After a call that failed: would it have blocked? */
 static enum fw_step wait_or_fail(struct fw_fom *fom)
 {
-    return errno == EAGAIN || errno == EINTR ? fw_fom_wait(fom, fom->phase)
-                                             : fw_fom_fail(fom, -errno);
+    return errno == EAGAIN ? fw_fom_wait(fom, fom->phase) : fw_fom_fail(fom, -errno);
 }
 
 static enum fw_step connection_tick(struct fw_fom *fom)
@@ -123,7 +122,7 @@ static enum fw_step listener_tick(struct fw_fom *fom)
     fw_fom_arm(fom, &self->clink, &self->channel);
     int fd = accept4(self->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        return wait_or_fail(fom);
+        return errno == ECONNABORTED ? fw_fom_yield(fom, ACCEPT) : wait_or_fail(fom);
     }
     struct fw_fom *made;
     struct fw_domain *domain = fw_fom_domain(fom);
@@ -149,7 +148,7 @@ static const struct fw_fom_type listener_type = {
     .finish = source_finish,
 };
 
-/* A socket that listens. Exits with a message if there is none to be had. */
+/* A socket that listens, or -1 and a message. */
 static int listen_on(uint16_t port)
 {
     struct sockaddr_in address = {
@@ -159,7 +158,7 @@ static int listen_on(uint16_t port)
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, length) != 0 || listen(fd, 1024) != 0 ||
         getsockname(fd, (struct sockaddr *)&address, &length) != 0) {
         perror("echo: cannot listen");
-        exit(EXIT_FAILURE);
+        return -1;
     }
     (void)printf("listening on 127.0.0.1:%u\n", ntohs(address.sin_port));
     (void)fflush(stdout);
@@ -172,12 +171,12 @@ int main(int argc, char **argv)
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
-    (void)sigprocmask(SIG_BLOCK, &signals, NULL);
+    (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
     int fd = listen_on(argc > 1 ? (uint16_t)strtoul(argv[1], NULL, 10) : 0);
     struct fw_domain *domain;
     struct fw_fom *listener;
     const struct fw_domain_config config = {.locality_count = 0}; /* As the machine suggests. */
-    if (fw_domain_create(&domain, &config) != 0 ||
+    if (fd < 0 || fw_domain_create(&domain, &config) != 0 ||
         fw_domain_add_type(domain, &listener_type) != 0 ||
         fw_domain_add_type(domain, &connection_type) != 0 || fw_domain_start(domain) != 0 ||
         fw_fom_create(&listener, domain, &listener_type, NULL) != 0) {

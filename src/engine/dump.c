@@ -47,9 +47,13 @@ struct row {
     int64_t deadline;
 };
 
+struct waiting {
+    struct fw_fom *fom;
+};
+
 struct dump {
     struct fw_domain *domain;
-    struct fw_fom **waiting; /* Of all pools, at most `rows_max`. */
+    struct waiting *waiting; /* Of all pools, at most `rows_max`. */
     uint32_t waiting_count;
     struct row *rows;
     uint32_t row_count;
@@ -74,7 +78,7 @@ static void gather_one(void *object, void *context)
     /* A guess: free memory and foms of other cores are looked at too. */
     if (fw_word_state(fw_word_get(&fom->wake_word)) == FW_WORD_PARKED &&
         dump->waiting_count < dump->rows_max) {
-        dump->waiting[dump->waiting_count++] = fom;
+        dump->waiting[dump->waiting_count++].fom = fom;
     }
 }
 
@@ -158,7 +162,7 @@ static void describe(struct dump *dump, struct fw_core *core)
     describe_queue(dump, core, &core->permit_queue, ROW_WAITS_FOR_PERMIT);
     describe_brackets(dump, core);
     for (uint32_t i = 0; i < dump->waiting_count; i++) {
-        describe_waiting(dump, core, dump->waiting[i]);
+        describe_waiting(dump, core, dump->waiting[i].fom);
     }
 }
 

@@ -200,7 +200,7 @@ static void test_states(void **state)
     start(&block_type, 0);
     start(&maker_type, 0);
     dump_until(lines, FW_ARRAY_LENGTH(lines));
-    virtual_clock_advance(500 * MS);
+    virtual_clock_advance(INT64_C(500) * MS);
     dump(100);
     /* Clinks are found from the one armed last. */
     check_line(" many:IDLE waits for 0.500 s on five, four, three, two and 2 more, or for the "

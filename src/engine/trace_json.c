@@ -409,7 +409,7 @@ int fw_domain_trace_write(struct fw_domain *domain,
                           int (*sink)(const char *bytes, size_t length, void *context),
                           void *context)
 {
-    uint64_t first[FW_CORES_MAX];
+    uint64_t first[FW_CORES_MAX] = {0};
     struct writer *writer = calloc(1, sizeof *writer);
     struct fw_trace_record *records = calloc(FW_TRACE_RECORDS, sizeof *records);
     int rc = writer == NULL || records == NULL ? -ENOMEM : 0;

@@ -117,7 +117,7 @@ static void test_reader_meets_no_half_record(void **state)
     struct fw_thread thread;
     assert_int_equal(fw_thread_create(&thread, "writer", writer_run, &writer), 0);
     uint64_t newest = 0;
-    for (int i = 0; i < READS_MIN || newest < LAPS_MIN * FW_TRACE_RECORDS; i++) {
+    for (int i = 0; i < READS_MIN || newest < (uint64_t)LAPS_MIN * FW_TRACE_RECORDS; i++) {
         uint32_t count = fw_trace_read(writer.trace, 0, records);
         for (uint32_t j = 0; j < count; j++) {
             check_whole(&records[j]);
@@ -224,12 +224,123 @@ static void test_on_and_off_while_running(void **state)
     fw_domain_destroy(domain);
 }
 
+/* ---- what needs two cores, or waits for leave ------------------------------------------------ */
+
+enum { MOVE_AWAY = FW_PHASE_FIRST, MOVE_THERE, MOVE_BLOCK };
+
+static _Atomic uint32_t movers_over;
+
+static bool mover_depart(struct fw_fom *fom)
+{
+    (void)fom;
+    return true;
+}
+
+static void mover_arrive(struct fw_fom *fom)
+{
+    (void)fom;
+}
+
+static enum fw_step mover_tick(struct fw_fom *fom)
+{
+    switch (fom->phase) {
+    case MOVE_AWAY:
+        assert_int_equal(fw_fom_move(fom, fw_domain_locality(fw_fom_domain(fom), 1)), 0);
+        return fw_fom_yield(fom, MOVE_THERE);
+    case MOVE_THERE:
+        return fw_fom_goto(fom, MOVE_BLOCK);
+    default:
+        if (!fw_block_enter(fom)) {
+            return fw_fom_wait(fom, MOVE_BLOCK);
+        }
+        fw_block_leave(fom);
+        return fw_fom_finish(fom);
+    }
+}
+
+static void mover_finish(struct fw_fom *fom)
+{
+    (void)fom;
+    atomic_fetch_add(&movers_over, 1);
+}
+
+static const struct fw_phase mover_phases[] = {
+    {"AWAY", FW_PHASE_BIT(MOVE_THERE), false},
+    {"THERE", FW_PHASE_BIT(MOVE_BLOCK), false},
+    {"BLOCK", FW_PHASE_BIT(FW_PHASE_FINISHED), false},
+};
+static const struct fw_fom_type mover_type = {
+    .name = "mover",
+    .size = sizeof(struct fw_fom),
+    .limit_count = 1,
+    .phases = mover_phases,
+    .phase_count = 3,
+    .tick = mover_tick,
+    .finish = mover_finish,
+    .depart = mover_depart,
+    .arrive = mover_arrive,
+};
+
+/* How many records of the core are of that kind and detail; `what` is that of the last. */
+static uint32_t count_of(struct fw_domain *domain, uint32_t core, enum fw_trace_kind kind,
+                         unsigned detail, uint64_t *what)
+{
+    struct fw_trace_record *records = calloc(FW_TRACE_RECORDS, sizeof *records);
+    assert_non_null(records);
+    uint32_t count = fw_trace_read(domain->cores[core].trace_ring, 0, records);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i].kind == kind && records[i].detail == detail) {
+            *what = records[i].what;
+            found++;
+        }
+    }
+    free(records);
+    return found;
+}
+
+static void test_moves_and_permits(void **state)
+{
+    (void)state;
+    struct fw_domain *domain;
+    struct fw_fom *fom;
+    uint64_t what = 0;
+    const struct fw_domain_config config = {.locality_count = 2, .bracket_limit = 1};
+    assert_int_equal(fw_domain_create(&domain, &config), 0);
+    assert_int_equal(fw_domain_add_type(domain, &mover_type), 0);
+    assert_int_equal(fw_domain_trace(domain, true), 0);
+    atomic_store(&domain->permits, 0); /* As if somebody were in a bracket. */
+    assert_int_equal(fw_domain_start(domain), 0);
+    assert_int_equal(fw_fom_create(&fom, domain, &mover_type, fw_domain_locality(domain, 0)), 0);
+    fw_fom_start(fom);
+    while (!atomic_load(&domain->cores[1].wants_permit)) {
+    }
+    fw_domain_release_permit(domain);
+    while (atomic_load(&movers_over) == 0) {
+    }
+    assert_int_equal(fw_domain_stop(domain, INT64_MAX / 2), 0);
+    assert_int_equal(count_of(domain, 0, FW_TRACE_MOVE, 0, &what), 1);
+    assert_int_equal(what, 1);
+    assert_int_equal(count_of(domain, 1, FW_TRACE_READY, FW_TRACE_READY_MOVED, &what), 1);
+    assert_int_equal(count_of(domain, 1, FW_TRACE_WAIT, FW_TRACE_WAIT_PERMIT, &what), 1);
+    assert_int_equal(what, 0);
+    assert_int_equal(count_of(domain, 1, FW_TRACE_READY, FW_TRACE_READY_PERMIT, &what), 1);
+    assert_int_equal(count_of(domain, 1, FW_TRACE_BLOCK, 0, &what), 1);
+    assert_int_equal(count_of(domain, 1, FW_TRACE_UNBLOCK, 0, &what), 1);
+    /* Here are the ticks of the standard phases and, with another step, the first. */
+    assert_int_equal(count_of(domain, 0, FW_TRACE_TICK, FW_STEP_AGAIN, &what), 3);
+    size_t length = 0;
+    assert_int_equal(fw_domain_trace_write(domain, sink_count, &length), 0);
+    fw_domain_destroy(domain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ring),
         cmocka_unit_test(test_reader_meets_no_half_record),
         cmocka_unit_test(test_on_and_off_while_running),
+        cmocka_unit_test(test_moves_and_permits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

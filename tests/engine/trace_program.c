@@ -165,8 +165,8 @@ int main(void)
     fw_parker_init(&all_gone);
     const struct fw_domain_config config = {
         .locality_count = 1,
-        .wait_min_ns = 9 * MS, /* The laggard is overdue when the script has leapt. */
-        .wait_max_ns = 9 * MS,
+        .wait_min_ns = INT64_C(9) * MS, /* The laggard is overdue when the script has leapt. */
+        .wait_max_ns = INT64_C(9) * MS,
     };
     const struct fw_fom_type *const types[] = {&reader_type, &sleeper_type, &laggard_type,
                                                &script_type};
