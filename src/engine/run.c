@@ -146,8 +146,8 @@ static int64_t sleep_limit(const struct fw_core *core, bool is_flushed)
 /* Nothing is to be done before `limit_ns` has passed or somebody wakes this core. */
 static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t limit_ns)
 {
-    fw_counter_increment(&core->metrics->sleeps);
     uint64_t begun = FW_UNLIKELY(core->is_watched) ? fw_clock_cycles() : 0;
+    fw_counter_increment(&core->metrics->sleeps);
     fw_safety_offline(&handler->safety);
     fw_reactor_wait(core->reactor, limit_ns);
     fw_safety_online(&handler->safety);
