@@ -444,7 +444,7 @@ static enum fw_step watched_tick(struct fw_core *core, struct fw_fom *fom)
         core->sample.in_ticks += ended - begun;
     }
     if (core->trace != NULL) {
-        fw_trace_tick(core, fom, step, ended);
+        fw_trace_tick(core->trace, fom, step, ended);
     }
     if (observer->tick_ended != NULL) {
         observer->tick_ended(fom, &fom->cross_cut, step);

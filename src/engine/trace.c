@@ -55,12 +55,6 @@ uint32_t fw_trace_read(const struct fw_trace *trace, uint64_t first,
 
 /* ---- what the turn writes ------------------------------------------------------------------ */
 
-static uint32_t duration(uint64_t begun, uint64_t ended)
-{
-    uint64_t cycles = ended > begun ? ended - begun : 0; /* On another processor it may be less. */
-    return cycles < UINT32_MAX ? (uint32_t)cycles : UINT32_MAX;
-}
-
 void fw_trace_round(struct fw_core *core)
 {
     core->trace->last = fw_clock_cycles();
@@ -77,27 +71,10 @@ void fw_trace_ticks_begin(struct fw_core *core)
 void fw_trace_slept(struct fw_core *core, uint64_t begun)
 {
     core->trace->last = fw_clock_cycles();
-    fw_trace_put(core->trace,
-                 &(struct fw_trace_record){.kind = FW_TRACE_SLEEP,
-                                           .cycles = core->trace->last,
-                                           .duration = duration(begun, core->trace->last)});
-}
-
-void fw_trace_tick(struct fw_core *core, const struct fw_fom *fom, enum fw_step step,
-                   uint64_t cycles)
-{
-    struct fw_trace *trace = core->trace;
-    fw_trace_put(trace, &(struct fw_trace_record){
-                            .kind = FW_TRACE_TICK,
-                            .cycles = cycles,
-                            .duration = duration(trace->last, cycles),
-                            .fom_id = fom->id,
-                            .type_number = fom->type_number,
-                            .phase = fom->phase,
-                            .detail = (uint8_t)step,
-                            .what = fom->next_phase,
-                        });
-    trace->last = cycles;
+    fw_trace_put(core->trace, &(struct fw_trace_record){
+                                  .kind = FW_TRACE_SLEEP,
+                                  .cycles = core->trace->last,
+                                  .duration = fw_trace_duration(begun, core->trace->last)});
 }
 
 static void put_fom(struct fw_core *core, const struct fw_fom *fom, enum fw_trace_kind kind,
@@ -161,7 +138,7 @@ void fw_trace_block(struct fw_core *core, const struct fw_fom *fom, bool enters)
     struct fw_trace_record record = {
         .kind = enters ? FW_TRACE_BLOCK : FW_TRACE_UNBLOCK,
         .cycles = now,
-        .duration = enters ? duration(core->trace->last, now) : 0,
+        .duration = enters ? fw_trace_duration(core->trace->last, now) : 0,
         .fom_id = fom->id,
         .type_number = fom->type_number,
         .phase = fom->phase,

@@ -109,6 +109,30 @@ static inline void fw_trace_put(struct fw_trace *trace, const struct fw_trace_re
     atomic_store_explicit(&trace->count, count + 1, memory_order_release);
 }
 
+static inline uint32_t fw_trace_duration(uint64_t begun, uint64_t ended)
+{
+    uint64_t cycles = ended > begun ? ended - begun : 0; /* On another processor it may be less. */
+    return cycles < UINT32_MAX ? (uint32_t)cycles : UINT32_MAX;
+}
+
+/* The turn: a tick has ended, at `cycles`; the fom is in its phase still. Inline for speed. */
+static inline void fw_trace_tick(struct fw_trace *trace, const struct fw_fom *fom,
+                                 enum fw_step step, uint64_t cycles)
+{
+    const struct fw_trace_record record = {
+        .kind = FW_TRACE_TICK,
+        .cycles = cycles,
+        .duration = fw_trace_duration(trace->last, cycles),
+        .fom_id = fom->id,
+        .type_number = fom->type_number,
+        .phase = fom->phase,
+        .detail = (uint8_t)step,
+        .what = fom->next_phase,
+    };
+    fw_trace_put(trace, &record);
+    trace->last = cycles;
+}
+
 /*
  * Any thread: copies the records from number `first` on that are still there to `records`, of
  * FW_TRACE_RECORDS. Returns how many, the oldest first.
@@ -123,10 +147,6 @@ uint32_t fw_trace_read(const struct fw_trace *trace, uint64_t first,
 void fw_trace_round(struct fw_core *core);
 void fw_trace_ticks_begin(struct fw_core *core);
 void fw_trace_slept(struct fw_core *core, uint64_t begun);
-
-/* A tick has ended, at `cycles`; the fom is in the phase still. */
-void fw_trace_tick(struct fw_core *core, const struct fw_fom *fom, enum fw_step step,
-                   uint64_t cycles);
 
 /* Something has happened to the fom. */
 void fw_trace_fom(struct fw_core *core, const struct fw_fom *fom, enum fw_trace_kind kind,
