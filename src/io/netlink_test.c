@@ -502,6 +502,24 @@ static void test_close_in_the_middle_of_a_sweep(void **state)
 }
 
 /* Truncated and contradictory messages: the rest of the batch is dropped or read, never overrun. */
+/* The last attribute may lack the bytes that would align the next one. */
+static void test_unaligned_end(void **state)
+{
+    (void)state;
+    struct nlmsghdr *header = batch_whole(RTM_NEWADDR, 0, "10.0.0.1", 1);
+    batch_attribute(header, IFA_LABEL, "lo", 3);
+    header->nlmsg_len--; /* Three bytes, and not the fourth that aligns. */
+    size_t size = header->nlmsg_len;
+    char *copy = malloc(size); /* So that ASan sees the end. */
+    assert_non_null(copy);
+    memcpy(copy, header, size);
+    batch.size = 0;
+    fw_netlink_feed(&netlink, copy, size);
+    fw_netlink_drained(&netlink);
+    heard_check("+10.0.0.1 ");
+    free(copy);
+}
+
 static void test_bad_messages(void **state)
 {
     (void)state;
@@ -794,6 +812,7 @@ int main(void)
         BY_HAND(test_too_many),
         BY_HAND(test_close_by_call_back),
         BY_HAND(test_close_in_the_middle_of_a_sweep),
+        BY_HAND(test_unaligned_end),
         BY_HAND(test_bad_messages),
         cmocka_unit_test(test_kernel),
         cmocka_unit_test(test_no_descriptors),
