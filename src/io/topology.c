@@ -5,6 +5,8 @@
 #include <hwloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/thread.h"
@@ -219,4 +221,102 @@ void fw_topology_fini(struct fw_topology *topology)
     free(topology->cpus);
     topology->cpus = NULL;
     topology->cpu_count = 0;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* What the CPUs of a group may share, the nearest first. */
+enum share { SHARE_L2, SHARE_L3, SHARE_NODE, SHARE_NOTHING, SHARES };
+
+static uint32_t shared_number(const struct fw_cpu *cpu, enum share share)
+{
+    switch (share) {
+    case SHARE_L2:
+        return cpu->l2;
+    case SHARE_L3:
+        return cpu->l3;
+    case SHARE_NODE:
+        return cpu->node;
+    case SHARE_NOTHING:
+    case SHARES:
+    default:
+        return 0;
+    }
+}
+
+/*
+ * Takes `size` CPUs that are not in use and share something. They need not stand side by side: what
+ * smaller groups have left over of a node makes up a group too. False: there are no such.
+ */
+static bool group_take(const struct fw_topology *topology, enum share share, uint32_t size,
+                       bool is_used[], uint32_t *places)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < topology->cpu_count && found < size; i++) {
+        const struct fw_cpu *cpu = &topology->cpus[i];
+        /* Those that share stand together, so with another number another run begins. */
+        if (i > 0 && shared_number(cpu, share) != shared_number(cpu - 1, share)) {
+            found = 0;
+        }
+        if (!is_used[i]) {
+            places[found++] = i;
+        }
+    }
+    if (found < size) {
+        return false;
+    }
+    for (uint32_t i = 0; i < size; i++) {
+        is_used[places[i]] = true;
+    }
+    return true;
+}
+
+/* The same with the nearest that they can share. */
+static bool group_find(const struct fw_topology *topology, uint32_t size, bool is_used[],
+                       uint32_t *places)
+{
+    for (unsigned share = 0; share < SHARES; share++) {
+        if (group_take(topology, (enum share)share, size, is_used, places)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int fw_topology_group(const struct fw_topology *topology, uint32_t size, uint32_t count,
+                      uint32_t *places)
+{
+    bool *is_used = calloc(topology->cpu_count, sizeof *is_used);
+    if (is_used == NULL) {
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t *group = &places[(size_t)i * size];
+        if (size > topology->cpu_count) {
+            for (uint32_t j = 0; j < size; j++) {
+                group[j] = j % topology->cpu_count;
+            }
+        } else if (!group_find(topology, size, is_used, group)) {
+            memset(is_used, 0, topology->cpu_count * sizeof *is_used);
+            bool is_found = group_find(topology, size, is_used, group);
+            FW_ASSERT(is_found);
+        }
+    }
+    free(is_used);
+    return 0;
+}
+
+int fw_memory_prefer_node(uint32_t node_id)
+{
+    enum { PREFERRED = 1, NODES_MAX = 1024, BITS = 8 * sizeof(unsigned long) };
+    if (fw_thread_hooks != NULL) {
+        return 0;
+    }
+    if (node_id >= NODES_MAX) {
+        return -EINVAL;
+    }
+    unsigned long nodes[NODES_MAX / BITS] = {0};
+    nodes[node_id / BITS] = 1UL << (node_id % BITS);
+    /* The kernel takes one bit less than it is told of. */
+    return syscall(SYS_set_mempolicy, PREFERRED, nodes, NODES_MAX + 1) != 0 ? -errno : 0;
 }

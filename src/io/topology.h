@@ -82,3 +82,19 @@ FW_MUST_CHECK int fw_topology_init_fake(struct fw_topology *topology, const char
                                         const struct fw_cpu_set *allowed, struct fw_reason *reason);
 
 void fw_topology_fini(struct fw_topology *topology);
+
+/*
+ * Chooses `count` groups of `size` CPUs, such that those of a group share as much as possible: an
+ * L2, else an L3, else a node; a group across nodes comes only when no node has enough left.
+ * Writes their places in topology->cpus, group after group, to `places`. Who wants more CPUs than
+ * there are gets the same ones again. Returns 0 or -ENOMEM.
+ */
+FW_MUST_CHECK int fw_topology_group(const struct fw_topology *topology, uint32_t size,
+                                    uint32_t count, uint32_t *places);
+
+/*
+ * Memory that the calling thread is the first to touch comes from that node from now on, as long as
+ * the node has any. Does nothing in the simulator. Returns 0 or what the kernel said; a container
+ * may forbid it, and all still works.
+ */
+FW_MUST_CHECK int fw_memory_prefer_node(uint32_t node_id);

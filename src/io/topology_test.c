@@ -12,12 +12,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/thread.h"
 #include "support/fail_memory.h"
+#include "support/skip.h"
 
 static struct fw_topology topology;
 static struct fw_reason reason;
@@ -290,6 +295,143 @@ static void test_cpu_set(void **state)
     expect_assert_failure(fw_cpu_set_add(&set, FW_CPU_MAX));
 }
 
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* Groups the CPUs of a machine, and compares their numbers. */
+static void group_check(const char *machine, const struct fw_cpu_set *allowed, uint32_t size,
+                        uint32_t count, const uint32_t expected[])
+{
+    uint32_t places[64];
+    assert_int_equal(fw_topology_init_fake(&topology, machine, allowed, &reason), 0);
+    assert_int_equal(fw_topology_group(&topology, size, count, places), 0);
+    for (uint32_t i = 0; i < size * count; i++) {
+        assert_int_equal(topology.cpus[places[i]].id, expected[i]);
+    }
+    fw_topology_fini(&topology);
+}
+
+static void test_groups_share_caches(void **state)
+{
+    (void)state;
+    const char *machine = "numa:2 l3:2 core:2 pu:1";
+    group_check(machine, NULL, 1, 3, (const uint32_t[]){0, 1, 2});
+    group_check(machine, NULL, 2, 4, (const uint32_t[]){0, 1, 2, 3, 4, 5, 6, 7});
+    group_check(machine, NULL, 4, 2, (const uint32_t[]){0, 1, 2, 3, 4, 5, 6, 7});
+    group_check(machine, NULL, 3, 2, (const uint32_t[]){0, 1, 2, 4, 5, 6}); /* By nodes. */
+    group_check(machine, NULL, 5, 1, (const uint32_t[]){0, 1, 2, 3, 4});
+    /* A whole L2 before parts of two, though these are nearer to the beginning. */
+    group_check("numa:1 l3:1 l2:2 core:3 pu:1", NULL, 2, 3, (const uint32_t[]){0, 1, 3, 4, 2, 5});
+    group_check("numa:2 l3:2 core:3 pu:1", NULL, 2, 6,
+                (const uint32_t[]){0, 1, 3, 4, 6, 7, 9, 10, 2, 5, 8, 11});
+}
+
+static void test_groups_of_what_is_allowed(void **state)
+{
+    (void)state;
+    struct fw_cpu_set allowed;
+    fw_cpu_set_clear(&allowed);
+    static const uint32_t ids[] = {0, 2, 3, 5, 6, 7};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(ids); i++) {
+        fw_cpu_set_add(&allowed, ids[i]);
+    }
+    const char *machine = "numa:2 l3:2 core:2 pu:1";
+    group_check(machine, &allowed, 2, 2, (const uint32_t[]){2, 3, 6, 7});
+    group_check(machine, &allowed, 3, 2, (const uint32_t[]){0, 2, 3, 5, 6, 7});
+    /* The third has what is left, across nodes: there is no other way. */
+    group_check(machine, &allowed, 2, 3, (const uint32_t[]){2, 3, 6, 7, 0, 5});
+}
+
+static void test_more_groups_than_cpus(void **state)
+{
+    (void)state;
+    group_check("pu:1", NULL, 1, 3, (const uint32_t[]){0, 0, 0});
+    group_check("pu:1", NULL, 2, 2, (const uint32_t[]){0, 0, 0, 0});
+    group_check("core:3 pu:1", NULL, 2, 3, (const uint32_t[]){0, 1, 0, 1, 0, 1});
+    group_check("core:2 pu:1", NULL, 3, 2, (const uint32_t[]){0, 1, 0, 0, 1, 0});
+    assert_int_equal(fw_topology_init_fake(&topology, "pu:1", NULL, &reason), 0);
+    uint32_t place;
+    fail_memory_after(0);
+    assert_int_equal(fw_topology_group(&topology, 1, 1, &place), -ENOMEM);
+    fw_topology_fini(&topology);
+}
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+struct memory_seen {
+    uint32_t node_id;
+    int rc;
+    int mode;
+    char line[1024]; /* What the kernel says of memory that the thread has touched. */
+};
+
+static void numa_maps_find(const void *address, char *line, size_t size)
+{
+    char wanted[32];
+    int length = snprintf(wanted, sizeof wanted, "%lx ", (unsigned long)address);
+    FILE *maps = fopen("/proc/self/numa_maps", "re");
+    line[0] = 0;
+    while (maps != NULL && fgets(line, (int)size, maps) != NULL &&
+           strncmp(line, wanted, (size_t)length) != 0) {
+        line[0] = 0;
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+}
+
+static void memory_run(void *argument)
+{
+    struct memory_seen *seen = argument;
+    enum { SIZE = 1 << 20 };
+    seen->rc = fw_memory_prefer_node(seen->node_id);
+    (void)syscall(SYS_get_mempolicy, &seen->mode, NULL, 0UL, NULL, 0UL);
+    void *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+        memset(memory, 1, SIZE);
+        /* A mapping of its own in the list, whatever stands beside it. */
+        (void)mprotect(memory, SIZE, PROT_READ);
+        numa_maps_find(memory, seen->line, sizeof seen->line);
+        (void)munmap(memory, SIZE);
+    }
+}
+
+static void test_memory_comes_from_the_node(void **state)
+{
+    (void)state;
+    int mode = -1;
+    if (syscall(SYS_get_mempolicy, &mode, NULL, 0UL, NULL, 0UL) != 0 ||
+        access("/proc/self/numa_maps", R_OK) != 0) {
+        fw_test_skip("memory-policy", "the kernel knows or tells no NUMA nodes");
+    }
+    assert_int_equal(fw_topology_init(&topology, &reason), 0);
+    struct memory_seen seen = {.node_id = topology.cpus[topology.cpu_count - 1].node_id};
+    fw_topology_fini(&topology);
+    struct fw_thread thread;
+    assert_int_equal(fw_thread_create(&thread, "memory", memory_run, &seen), 0);
+    fw_thread_join(&thread);
+    assert_int_equal(seen.rc, 0);
+    assert_int_equal(seen.mode, 1); /* MPOL_PREFERRED. */
+    char pages[32];
+    (void)snprintf(pages, sizeof pages, " N%u=", seen.node_id);
+    assert_non_null(strstr(seen.line, pages));
+    /* Of this thread nothing has changed. */
+    int after = -1;
+    assert_int_equal(syscall(SYS_get_mempolicy, &after, NULL, 0UL, NULL, 0UL), 0);
+    assert_int_equal(after, mode);
+    assert_int_equal(fw_memory_prefer_node(1023), -EINVAL);
+    assert_int_equal(fw_memory_prefer_node(1024), -EINVAL);
+}
+
+static void test_simulated_threads_have_no_policy(void **state)
+{
+    (void)state;
+    static const struct fw_thread_hooks hooks = {0};
+    fw_thread_hooks = &hooks;
+    int rc = fw_memory_prefer_node(1024);
+    fw_thread_hooks = NULL;
+    assert_int_equal(rc, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +448,11 @@ int main(void)
         cmocka_unit_test(test_binds_only_its_thread),
         cmocka_unit_test(test_simulated_threads_are_not_bound),
         cmocka_unit_test(test_cpu_set),
+        cmocka_unit_test(test_groups_share_caches),
+        cmocka_unit_test(test_groups_of_what_is_allowed),
+        cmocka_unit_test(test_more_groups_than_cpus),
+        cmocka_unit_test(test_memory_comes_from_the_node),
+        cmocka_unit_test(test_simulated_threads_have_no_policy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

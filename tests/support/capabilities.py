@@ -33,6 +33,7 @@ CLONE_NEWNET = 0x40000000
 MS_REC_PRIVATE = 0x44000
 LOOP_CTL_GET_FREE = 0x4C82
 SYS_IO_URING_SETUP = 425  # The same on every architecture.
+SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 
 
 def _in_child(action):
@@ -135,6 +136,15 @@ def io_uring():
     return None
 
 
+def memory_policy():
+    number = SYS_SET_MEMPOLICY.get(os.uname().machine)
+    if number is None or not os.path.exists("/proc/self/numa_maps"):
+        return "the kernel knows no NUMA nodes"
+    if _libc().syscall(number, 0, None, 0) != 0:  # The default policy, which we have anyway.
+        return f"set_mempolicy: {os.strerror(ctypes.get_errno())}"
+    return None
+
+
 def writable_root_folder():
     return None if os.access("/", os.W_OK) else "the root folder is not writable"
 
@@ -171,6 +181,7 @@ PROBES = {
     "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
     "memcached": _program("memcached"),
+    "memory-policy": memory_policy,
     "mounts": mounts,
     "root": root,
     "spin": _program("spin"),
