@@ -23,7 +23,7 @@ compiled = --no-suite tidy --no-suite tools
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
 .PHONY: all run install bench check clang sanitize sanitize-address sanitize-thread tidy format \
-        models fuzz simulate mutate packages clean help
+        models fuzz simulate mutants mutate packages clean help
 
 ##@ Use it
 
@@ -76,6 +76,9 @@ fuzz: ## let each fuzz target run for SECONDS (60)
 
 simulate: all ## run every scenario of the simulator with SEEDS (1000) seeds
 	@$(BUILD)/simulate --seeds $(SEEDS)
+
+mutants: all ## make known mistakes in the engine; the simulator must find each
+	@tests/simulate/mutants/mutants --build $(BUILD)
 
 models: ## verify the Promela models
 	@tools/install-packages build test

@@ -133,13 +133,18 @@ static inline bool fw_word_park(_Atomic uint64_t *word)
                                                    memory_order_release, memory_order_relaxed);
 }
 
-/* The fom's core, while it is READY: tickets given out so far are worth nothing from now on. */
+/*
+ * The fom's core, while it is READY: tickets given out so far are worth nothing from now on, and
+ * neither is what they have left here: the next park is not theirs to prevent.
+ */
 static inline void fw_word_renew(_Atomic uint64_t *word)
 {
-    FW_ASSERT(fw_word_state(fw_word_get(word)) == FW_WORD_READY);
-    /* Relaxed: nothing is published, and wakers compare and swap the whole word. */
-    (void)atomic_fetch_add_explicit(word, UINT64_C(1) << FW_WORD_GENERATION_SHIFT,
-                                    memory_order_relaxed);
+    uint64_t seen = fw_word_get(word);
+    FW_ASSERT(fw_word_state(seen) == FW_WORD_READY);
+    uint64_t next = (fw_word_generation(seen) + 1) << FW_WORD_GENERATION_SHIFT;
+    FW_YIELD_POINT("word: renew");
+    /* Relaxed, and no compare-and-swap: nothing is published, and only the bit may change. */
+    atomic_store_explicit(word, next | FW_WORD_READY, memory_order_relaxed);
 }
 
 /* The fom's core: it is gone. Wakers of any generation so far do nothing. */

@@ -85,6 +85,7 @@ static void take_step(_Atomic uint64_t *word, struct model *model, enum step ste
     case RENEW:
         fw_word_renew(word);
         model->generation++;
+        model->notified = false; /* Whoever did that meant the generation before. */
         break;
     case FINISH:
         fw_word_finish(word);
@@ -208,6 +209,19 @@ static void test_wake_inside_begin(void **state)
     assert_true(fw_word_park(&word));
 }
 
+/* One that is meant for the old generation and comes while it is renewed is nothing to the new. */
+static void test_wake_inside_renew(void **state)
+{
+    (void)state;
+    _Atomic uint64_t word = 0;
+    fw_word_create(&word);
+    inject(&word, 0);
+    fw_word_renew(&word);
+    assert_int_equal(wins, 0);
+    assert_int_equal(fw_word_generation(fw_word_get(&word)), 1);
+    assert_true(fw_word_park(&word));
+}
+
 static void test_finish_inside_wake(void **state)
 {
     (void)state;
@@ -232,6 +246,7 @@ int main(void)
         cmocka_unit_test_teardown(test_wake_inside_park, teardown),
         cmocka_unit_test_teardown(test_two_wakers, teardown),
         cmocka_unit_test_teardown(test_wake_inside_begin, teardown),
+        cmocka_unit_test_teardown(test_wake_inside_renew, teardown),
         cmocka_unit_test_teardown(test_finish_inside_wake, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@
 #include "simulate/engine_world.h"
 #include "simulate/scenarios.h"
 
-enum { FOMS_MAX = 12, LIMIT_MS = 5, FOREVER_S = 1000 };
+enum { FOMS_MAX = 12, LIMIT_MS = 5, PATIENCE_S = 10 };
 enum { BEGIN = FW_PHASE_FIRST, PATIENT, LIMITED, BRACKET, BUSY, PARENT };
 
 static struct {
@@ -26,6 +26,7 @@ static struct {
     _Atomic uint32_t accepted, over;
     _Atomic uint64_t shut_down;
     bool is_hasty; /* Without grace. */
+    atomic_bool is_stopped;
 } world;
 
 struct subject {
@@ -41,6 +42,7 @@ static const struct fw_fom_type subject_type;
 static struct fw_fom *subject_create(struct fw_locality *home)
 {
     unsigned kind = (unsigned)sim_between(PATIENT, PARENT);
+    kind = sim_chance(2) ? PATIENT : kind;
     struct fw_fom *fom;
     int rc = fw_fom_create(&fom, world.domain, &subject_type, home);
     SIM_EXPECT(rc == 0 || rc == -ESHUTDOWN || rc == -ENOMEM);
@@ -86,9 +88,11 @@ static enum fw_step subject_step(struct subject *self)
     case BEGIN:
         return fw_fom_goto(fom, self->kind);
     case PATIENT:
+        (void)fw_channel_signal(&world.channel); /* So they keep each other busy for a while. */
+        /* fallthrough */
     case LIMITED:
         fw_fom_arm(fom, &self->clink, &world.channel);
-        return self->steps++ > 2 ? fw_fom_finish(fom) : fw_fom_wait(fom, self->kind);
+        return self->steps++ > 50 ? fw_fom_finish(fom) : fw_fom_wait(fom, self->kind);
     case BRACKET:
         if (!fw_block_enter(fom)) {
             return fw_fom_wait(fom, BRACKET);
@@ -147,7 +151,8 @@ static const struct fw_fom_type subject_type = {
 static void creator(void *argument)
 {
     (void)argument;
-    for (int i = 0; i < 8; i++) {
+    int64_t count = sim_between(1, 8);
+    for (int64_t i = 0; i < count; i++) {
         struct fw_fom *fom = subject_create(any_home());
         int64_t pause_us = sim_between(0, 300);
         if (sim_chance(3)) {
@@ -159,8 +164,28 @@ static void creator(void *argument)
         } else {
             subject_start(fom);
         }
-        (void)fw_channel_signal(&world.channel);
+        (void)fw_channel_broadcast(&world.channel);
+        if (sim_chance(8)) {
+            fw_domain_drain(world.domain); /* Just when the foms get to their waits again. */
+        }
+        sim_sleep(sim_chance(2) ? pause_us * SIM_US : 0);
+    }
+}
+
+/*
+ * For a while. Or for some steps of the others, so that what comes next comes at a time when one of
+ * them was interrupted, and not when nothing happens.
+ */
+static void loiter(int64_t steps_max)
+{
+    int64_t pause_us = sim_between(0, 5000);
+    int64_t steps = sim_between(0, steps_max);
+    if (sim_chance(2)) {
         sim_sleep(pause_us * SIM_US);
+    } else {
+        for (int64_t i = 0; i < steps; i++) {
+            sim_sleep(0);
+        }
     }
 }
 
@@ -168,10 +193,19 @@ static void creator(void *argument)
 static void drainer(void *argument)
 {
     (void)argument;
-    int64_t pause_us = sim_between(0, 3000);
-    sim_sleep(pause_us * SIM_US);
+    loiter(100);
     fw_domain_drain(world.domain);
     SIM_EXPECT(subject_create(any_home()) == NULL);
+}
+
+/* A stop that forgets somebody would wait for ever. */
+static void sentinel(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < PATIENCE_S && !atomic_load(&world.is_stopped); i++) {
+        sim_sleep(SIM_S);
+    }
+    SIM_EXPECT(atomic_load(&world.is_stopped));
 }
 
 static void stop_run(void)
@@ -184,20 +218,21 @@ static void stop_run(void)
     fw_channel_init_shared(&world.channel, world.domain);
     SIM_EXPECT(subject_create(any_home()) == NULL); /* In INIT. */
     engine_start(world.domain);
-    struct fw_thread threads[3];
-    for (uint32_t i = 0; i < FW_ARRAY_LENGTH(threads); i++) {
-        int rc = fw_thread_create(&threads[i], "stranger", i == 0 ? drainer : creator, NULL);
+    static void (*const roles[])(void *argument) = {sentinel, drainer, creator, creator};
+    struct fw_thread threads[FW_ARRAY_LENGTH(roles)];
+    uint32_t count = (uint32_t)sim_between(3, 4);
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = fw_thread_create(&threads[i], "stranger", roles[i], NULL);
         FW_ASSERT(rc == 0);
     }
-    int64_t pause_us = sim_between(0, 3000);
-    sim_sleep(pause_us * SIM_US);
-    uint64_t killed = fw_domain_stop(world.domain, world.is_hasty ? 0 : FOREVER_S * SIM_S);
-    for (uint32_t i = 0; i < FW_ARRAY_LENGTH(threads); i++) {
+    loiter(100);
+    uint64_t killed = fw_domain_stop(world.domain, world.is_hasty ? 0 : 2 * PATIENCE_S * SIM_S);
+    atomic_store(&world.is_stopped, true);
+    for (uint32_t i = 0; i < count; i++) {
         fw_thread_join(&threads[i]);
     }
     SIM_EXPECT(atomic_load(&world.over) == atomic_load(&world.accepted));
     SIM_EXPECT(killed <= (world.is_hasty ? atomic_load(&world.shut_down) : 0));
-    SIM_EXPECT(sim_now() < FOREVER_S * SIM_S); /* Nobody was forgotten until the grace was over. */
     SIM_EXPECT(subject_create(any_home()) == NULL);
     fw_channel_fini(&world.channel);
     fw_domain_destroy(world.domain);
@@ -207,4 +242,79 @@ const struct sim_scenario sim_scenario_engine_stop = {
     .name = "engine-stop",
     .purpose = "a domain is drained and stopped under foms of all kinds, and while they are made",
     .run = stop_run,
+};
+
+/* ---- refusals ---- */
+
+/* Creates foms without a pause, and nearly all for nothing, until they are refused. */
+static void hurried_creator(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < 200; i++) {
+        struct fw_fom *fom = subject_create(any_home());
+        if (fom == NULL) {
+            break;
+        }
+        if (sim_chance(8)) {
+            fw_fom_start(fom);
+        } else {
+            fw_fom_discard(fom);
+            atomic_fetch_sub(&world.accepted, 1);
+        }
+    }
+}
+
+/* The stop finds none, or one that is just being made: refused, or waited for. */
+static void refuse_run(void)
+{
+    memset(&world, 0, sizeof world);
+    struct fw_domain_config config = {.wait_min_ns = LIMIT_MS * SIM_MS,
+                                      .wait_max_ns = LIMIT_MS * SIM_MS};
+    world.domain = engine_create(config, &subject_type);
+    fw_channel_init_shared(&world.channel, world.domain);
+    engine_start(world.domain);
+    struct fw_thread thread;
+    int rc = fw_thread_create(&thread, "creator", hurried_creator, NULL);
+    FW_ASSERT(rc == 0);
+    loiter(8);
+    SIM_EXPECT(fw_domain_stop(world.domain, PATIENCE_S * SIM_S) == 0);
+    fw_thread_join(&thread);
+    SIM_EXPECT(atomic_load(&world.over) == atomic_load(&world.accepted));
+    fw_channel_fini(&world.channel);
+    fw_domain_destroy(world.domain);
+}
+
+const struct sim_scenario sim_scenario_engine_refuse = {
+    .name = "engine-refuse",
+    .purpose = "a fom that is created while the domain stops is refused, or waited for",
+    .run = refuse_run,
+};
+
+/* ---- a drain among foms that are about to park ---- */
+
+static void drain_run(void)
+{
+    memset(&world, 0, sizeof world);
+    world.domain = engine_create((struct fw_domain_config){.bracket_limit = 0}, &subject_type);
+    fw_channel_init_shared(&world.channel, world.domain);
+    engine_start(world.domain);
+    for (int i = 0; i < 4; i++) {
+        struct fw_fom *fom = subject_create(any_home());
+        FW_ASSERT(fom != NULL);
+        FW_FOM_OF(fom, struct subject)->kind = PATIENT; /* They wake each other all the time. */
+        fw_fom_start(fom);
+    }
+    loiter(40);
+    fw_domain_drain(world.domain);
+    sim_sleep(SIM_S);
+    SIM_EXPECT(atomic_load(&world.over) == atomic_load(&world.accepted));
+    SIM_EXPECT(fw_domain_stop(world.domain, 0) == 0);
+    fw_channel_fini(&world.channel);
+    fw_domain_destroy(world.domain);
+}
+
+const struct sim_scenario sim_scenario_engine_drain = {
+    .name = "engine-drain",
+    .purpose = "foms that are about to wait patiently notice a drain all the same",
+    .run = drain_run,
 };

@@ -11,9 +11,11 @@ extern const struct sim_scenario sim_scenario_disk;
 extern const struct sim_scenario sim_scenario_engine_block;
 extern const struct sim_scenario sim_scenario_engine_block_stop;
 extern const struct sim_scenario sim_scenario_engine_cancel;
+extern const struct sim_scenario sim_scenario_engine_drain;
 extern const struct sim_scenario sim_scenario_engine_idle;
 extern const struct sim_scenario sim_scenario_engine_mail;
 extern const struct sim_scenario sim_scenario_engine_quiesce;
+extern const struct sim_scenario sim_scenario_engine_refuse;
 extern const struct sim_scenario sim_scenario_engine_resource;
 extern const struct sim_scenario sim_scenario_engine_stop;
 extern const struct sim_scenario sim_scenario_engine_timeout;
@@ -38,9 +40,11 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_watchdog, \
     &sim_scenario_engine_cancel, \
     &sim_scenario_engine_timeout, \
+    &sim_scenario_engine_drain, \
     &sim_scenario_engine_idle, \
     &sim_scenario_engine_mail, \
     &sim_scenario_engine_quiesce, \
+    &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
     &sim_scenario_engine_stop, \
     &sim_scenario_skeleton, \

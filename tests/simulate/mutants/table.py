@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mutants of the engine: mistakes that are easily made and that no test with real threads would
+find for sure. Each is a few words of one file, replaced, and names the scenario that must notice."""
+
+from collections import namedtuple
+
+# `edits` are pairs of old and new text; the old one occurs in the file exactly once.
+Mutant = namedtuple("Mutant", "name file scenario breaks edits")
+
+WORD = "src/engine/word.h"
+FOM = "src/engine/fom.c"
+CHANNEL = "src/engine/channel.c"
+MAIL = "src/engine/mail.c"
+RUN = "src/engine/run.c"
+TURN = "src/engine/turn.c"
+DOMAIN = "src/engine/domain.c"
+QUIESCE = "src/engine/quiesce.c"
+RESOURCE = "src/engine/resource.c"
+
+MUTANTS = [
+    # ---- lost wake-ups
+    Mutant("park-ignores-notified", WORD, "engine-wake",
+           "a wake-up during the tick is lost",
+           [("    if (seen & FW_WORD_NOTIFIED) {\n        return false;",
+             "    if (false) {\n        return false;")]),
+    Mutant("park-without-comparing", WORD, "engine-wake",
+           "a wake-up between the look at the word and the parking is lost",
+           [("    return atomic_compare_exchange_strong_explicit(word, &seen,",
+             "    atomic_store(word, (seen ^ FW_WORD_READY) | FW_WORD_PARKED);\n    return true ||"
+             " atomic_compare_exchange_strong_explicit(word, &seen,")]),
+    Mutant("notified-cleared-after-the-tick", FOM, "engine-wake",
+           "what happened after the fom had looked is forgotten",
+           [("    if (FW_UNLIKELY(step == STEP_END)) {",
+             "    fw_word_begin(&fom->wake_word);\n    if (FW_UNLIKELY(step == STEP_END)) {")]),
+    Mutant("ready-fom-not-notified", WORD, "engine-wake",
+           "who is inside a tick is not told that it must look again",
+           [("| FW_WORD_READY : seen | FW_WORD_NOTIFIED;", "| FW_WORD_READY : seen;")]),
+    Mutant("bell-not-rung-for-the-inbox", MAIL, "engine-mail",
+           "a core sleeps beside its mail",
+           [("                                                    memory_order_relaxed));\n"
+             "    fw_core_ring(to);",
+             "                                                    memory_order_relaxed));")]),
+    Mutant("bell-not-rung-for-the-rings", MAIL, "engine-wake",
+           "a core sleeps beside mail of another core",
+           [("        fw_core_ring(&core->domain->cores[i]);\n    }\n    return core->routes_pushed",
+             "    }\n    return core->routes_pushed")]),
+    Mutant("sleeps-without-a-last-look", RUN, "engine-mail",
+           "mail that came before the bell was armed is not seen",
+           [("fw_mail_receive(core) > 0 || core->queue.length", "core->queue.length")]),
+    Mutant("bell-not-rung-by-a-returning-thread", TURN, "engine-block",
+           "a thread that leaves its bracket waits for ever for the turn",
+           [("        fw_core_ring(core);\n        (void)turn_wait(handler, false);",
+             "        (void)turn_wait(handler, false);")]),
+    Mutant("permit-not-offered", TURN, "engine-block",
+           "who waits for a permit is not told that there is one",
+           [('    FW_YIELD_POINT("turn: permit released");\n    permit_offer(domain);',
+             '    FW_YIELD_POINT("turn: permit released");')]),
+
+    # ---- double wake-ups
+    Mutant("every-waker-wins", WORD, "engine-wake",
+           "two wakers put one fom into the run-queue twice",
+           [("            return is_parked;", "            return true;")]),
+    Mutant("timer-does-not-compete", FOM, "engine-timeout",
+           "a fom that was just woken is found overdue all the same",
+           [("    if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {\n        fom->flags &=",
+             "    (void)fw_word_wake(&fom->wake_word, FW_WORD_ANY);\n    {\n        fom->flags &=")]),
+
+    # ---- late wake-ups
+    Mutant("generation-not-compared", WORD, "engine-timeout",
+           "an old ticket wakes whoever has the memory now",
+           [("(generation != FW_WORD_ANY && fw_word_generation(seen) != generation)",
+             "(generation != FW_WORD_ANY && generation == 12345)")]),
+    Mutant("generation-not-renewed", FOM, "engine-timeout",
+           "what an overdue fom had waited for wakes it in FAILED",
+           [("    fw_word_renew(&fom->wake_word);", "    ")]),
+    Mutant("renewed-with-what-others-left", WORD, "engine-timeout",
+           "an event that came just before the generation was renewed wakes the fom in FAILED",
+           [("    atomic_store_explicit(word, next | FW_WORD_READY, memory_order_relaxed);",
+             "    (void)next;\n    atomic_fetch_add(word, UINT64_C(1) << FW_WORD_GENERATION_SHIFT);")]),
+    Mutant("generation-not-raised-at-the-end", WORD, "engine-timeout",
+           "a ticket is good for the next fom in the same memory",
+           [('(fw_word_generation(seen) + 1) << FW_WORD_GENERATION_SHIFT;\n'
+             '    FW_YIELD_POINT("word: finish");',
+             'fw_word_generation(seen) << FW_WORD_GENERATION_SHIFT;\n'
+             '    FW_YIELD_POINT("word: finish");')]),
+
+    # ---- call-backs that are cancelled while they are pending
+    Mutant("disarmed-without-the-lock", CHANNEL, "engine-cancel",
+           "a clink is taken from a list that another thread is changing",
+           [("    channel_lock(channel);\n    /* Relaxed: it changes under the lock. */", ""),
+            ("CLINK_IDLE, memory_order_relaxed);\n    }\n    channel_unlock(channel);",
+             "CLINK_IDLE, memory_order_relaxed);\n    }")]),
+    Mutant("disarmed-without-a-second-look", CHANNEL, "engine-cancel",
+           "a clink that fired while its fom waited for the lock is removed twice",
+           [("    if (atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL) {",
+             "    if (true) {")]),
+    Mutant("firing-not-acknowledged", CHANNEL, "engine-cancel",
+           "a clink that has fired looks as if it was armed",
+           [("    atomic_store_explicit(&clink->channel, NULL, memory_order_release);", "")]),
+    Mutant("clink-read-after-it-was-let-go", CHANNEL, "engine-cancel",
+           "the one who fires asks a clink for its fom when both may be gone",
+           [("    struct fw_ticket ticket = fw_fom_ticket(clink_fom(clink));\n", ""),
+            ("    return ticket;\n}\n\nbool fw_channel_signal",
+             '    FW_YIELD_POINT("mutant");\n'
+             "    struct fw_ticket ticket = fw_fom_ticket(clink_fom(clink));\n"
+             "    return ticket;\n}\n\nbool fw_channel_signal")]),
+    Mutant("end-leaves-clinks-armed", FOM, "engine-cancel",
+           "channels keep clinks of foms that are gone",
+           [("    fw_fom_disarm(fom);\n    (void)fw_wheel_cancel(&core->wheel, &fom->timer);\n"
+             "    if (fom->type->finish",
+             "    (void)fw_wheel_cancel(&core->wheel, &fom->timer);\n    if (fom->type->finish")]),
+    Mutant("tick-leaves-clinks-armed", FOM, "engine-cancel",
+           "a clink is armed twice",
+           [("    if (fom->armed != 0) {\n        fw_fom_disarm(fom);\n    }\n", "")]),
+    Mutant("broadcast-comes-back-for-the-channel", CHANNEL, "engine-cancel",
+           "a broadcast reads a channel that the fom it woke has ended",
+           [("        fw_ticket_wake(ticket);\n        channel_lock(&firing);",
+             "        fw_ticket_wake(ticket);\n        channel_lock(channel);")]),
+    Mutant("timer-not-cancelled-at-the-end", FOM, "engine-resource",
+           "the wheel keeps timers of foms that are gone",
+           [("    (void)fw_wheel_cancel(&core->wheel, &fom->timer);\n    if (fom->type->finish",
+             "    if (fom->type->finish")]),
+
+    # ---- shutdown
+    Mutant("only-parked-foms-are-stirred", FOM, "engine-drain",
+           "a fom that was about to park does not notice the drain",
+           [("    fw_fom_wake(fom); /* Those that are ready too: they may be about to park. */",
+             "    if (fw_word_state(fw_word_get(&fom->wake_word)) == FW_WORD_PARKED) {\n"
+             "        fw_fom_wake(fom);\n    }")]),
+    Mutant("parks-without-a-look-at-the-state", FOM, "engine-stop",
+           "a fom that begins after the drain waits patiently for ever",
+           [("    if (forced_error(core, fom, fom->flags) != 0 || !fw_word_park(&fom->wake_word)) {",
+             "    if (!fw_word_park(&fom->wake_word)) {")]),
+    Mutant("counted-after-the-look-at-the-state", FOM, "engine-refuse",
+           "the stop does not wait for a fom that was accepted",
+           [('    atomic_fetch_add(live, 1);\n    FW_YIELD_POINT("fom: counted");\n'
+             "    int rc = -ESHUTDOWN;\n"
+             "    if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {\n        goto refused;\n    }",
+             "    int rc = -ESHUTDOWN;\n"
+             "    if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {\n        return rc;\n    }\n"
+             '    FW_YIELD_POINT("fom: counted");\n    atomic_fetch_add(live, 1);')]),
+    Mutant("drain-stirs-nobody", DOMAIN, "engine-drain",
+           "those who wait patiently never hear of the drain",
+           [("FW_DOMAIN_DRAIN)) {\n        domain_stir(domain);", "FW_DOMAIN_DRAIN)) {")]),
+    Mutant("drain-forgets-foms-of-strangers", DOMAIN, "engine-drain",
+           "foms that were created without a turn never hear of the drain",
+           [("    fw_domain_stir_foreign(domain);\n", "")]),
+
+    # ---- mail
+    Mutant("inbox-newest-first", MAIL, "engine-mail",
+           "messages of one sender overtake each other",
+           [("    uintptr_t oldest = 0;\n    while (newest != 0) {",
+             "    uintptr_t oldest = newest;\n    while (false) {")]),
+    Mutant("overflow-overtaken", MAIL, "engine-mail",
+           "what the ring takes again arrives before what it had not taken",
+           [("    if (route->overflow_first == 0 && fw_spsc_push", "    if (fw_spsc_push")]),
+    Mutant("overflow-forgotten", MAIL, "engine-mail",
+           "what the ring had not taken is never sent",
+           [("        if (route_retry(route)) {", "        if (true) {")]),
+
+    # ---- quiescence
+    Mutant("granted-one-epoch-early", QUIESCE, "engine-quiesce",
+           "an object dies under one who was there before",
+           [("        if (request->target > least) {", "        if (request->target > least + 1) {")]),
+    Mutant("brackets-do-not-count", TURN, "engine-quiesce",
+           "an object dies under a thread in its bracket",
+           [("    handler->depth = 1;", "    handler->depth = 1;\n"
+             "    fw_safety_offline(&handler->safety);"),
+            ("    core->now = fw_clock_now_ns();\n    fw_domain_release_permit",
+             "    fw_safety_online(&handler->safety);\n    fw_domain_release_permit")]),
+    Mutant("entered-without-a-word", QUIESCE, "engine-quiesce",
+           "an object dies under a thread that has entered",
+           [("fw_participant *participant)\n{\n    fw_safety_online(participant);",
+             "fw_participant *participant)\n{\n    (void)participant;")]),
+    Mutant("last-one-does-not-grant", QUIESCE, "engine-quiesce",
+           "nobody grants when the last has let go",
+           [("    if (before != OFFLINE && atomic", "    if (false && before != OFFLINE && atomic")]),
+
+    # ---- resources
+    Mutant("granted-beyond-the-capacity", RESOURCE, "engine-resource",
+           "more is given than there is",
+           [("        if (claim_fits(resource, claim)) {", "        if (true) {")]),
+    Mutant("nothing-granted-when-given-back", RESOURCE, "engine-resource",
+           "those who wait are not told that there is enough now",
+           [("        while (resource_grant(resource)) {", "        while (false) {")]),
+]
