@@ -88,9 +88,10 @@ static enum fw_step subject_step(struct subject *self)
     case BEGIN:
         return fw_fom_goto(fom, self->kind);
     case PATIENT:
-        (void)fw_channel_signal(&world.channel); /* So they keep each other busy for a while. */
-        /* fallthrough */
     case LIMITED:
+        if (self->kind == PATIENT) {
+            (void)fw_channel_signal(&world.channel); /* They keep each other busy for a while. */
+        }
         fw_fom_arm(fom, &self->clink, &world.channel);
         return self->steps++ > 50 ? fw_fom_finish(fom) : fw_fom_wait(fom, self->kind);
     case BRACKET:
