@@ -510,6 +510,114 @@ static void test_many_wakers(void **state)
     domain_unmake();
 }
 
+/* ---- quiescence ---- */
+
+enum { REPLACERS = 3, REPLACEMENTS = 100, PARTICIPANTS = 2 };
+
+/* An object that is read without a lock. Nothing but quiescence orders its end after the reads. */
+struct object {
+    uint64_t value;
+};
+
+static struct {
+    _Atomic(struct object *) current;
+    atomic_bool is_over;
+} shelf;
+
+struct replacer {
+    struct fw_fom fom;
+    struct fw_quiescence quiescence;
+    struct object *old;
+    uint32_t count;
+};
+
+static void read_object(void)
+{
+    const struct object *object = atomic_load_explicit(&shelf.current, memory_order_acquire);
+    assert_int_equal(object->value, 42);
+}
+
+static struct object *object_make(void)
+{
+    struct object *object = malloc(sizeof *object);
+    assert_non_null(object);
+    object->value = 42;
+    return object;
+}
+
+static enum fw_step replacer_tick(struct fw_fom *fom)
+{
+    struct replacer *self = FW_FOM_OF(fom, struct replacer);
+    read_object();
+    if (self->old == NULL) {
+        if (self->count++ == REPLACEMENTS) {
+            return fw_fom_finish(fom);
+        }
+        self->old = atomic_exchange(&shelf.current, object_make());
+        memset(&self->quiescence, 0, sizeof self->quiescence);
+    }
+    if (!fw_domain_quiesce(domain, fom, &self->quiescence)) {
+        return fw_fom_wait(fom, PHASE_PATIENT);
+    }
+    self->old->value = 0; /* Who reads it now has it from before its time. */
+    free(self->old);
+    self->old = NULL;
+    return fw_fom_yield(fom, PHASE_PATIENT);
+}
+
+static const struct fw_fom_type replacer_type = {
+    .name = "replacer",
+    .size = sizeof(struct replacer),
+    .limit_count = REPLACERS,
+    .phases = phases,
+    .phase_count = FW_ARRAY_LENGTH(phases),
+    .tick = replacer_tick,
+    .finish = runner_finish,
+};
+
+static void participant(void *argument)
+{
+    (void)argument;
+    struct fw_participant self;
+    fw_participant_attach(&self, domain);
+    while (!atomic_load(&shelf.is_over)) {
+        fw_participant_enter(&self);
+        read_object();
+        fw_participant_leave(&self);
+    }
+    fw_participant_detach(&self);
+}
+
+static void test_quiescence(void **state)
+{
+    (void)state;
+    domain_make(3, 1);
+    assert_int_equal(fw_domain_add_type(domain, &replacer_type), 0);
+    atomic_store(&shelf.current, object_make());
+    atomic_store(&shelf.is_over, false);
+    assert_int_equal(fw_domain_start(domain), 0);
+    struct fw_thread threads[PARTICIPANTS];
+    for (int i = 0; i < PARTICIPANTS; i++) {
+        assert_int_equal(fw_thread_create(&threads[i], "participant", participant, NULL), 0);
+    }
+    for (uint32_t i = 0; i < REPLACERS; i++) {
+        struct fw_fom *fom = NULL;
+        struct fw_locality *home = fw_domain_locality(domain, i % 3);
+        assert_int_equal(fw_fom_create(&fom, domain, &replacer_type, home), 0);
+        fw_fom_start(fom);
+    }
+    while (atomic_load(&finished) < REPLACERS) {
+        (void)sched_yield();
+    }
+    atomic_store(&shelf.is_over, true);
+    for (int i = 0; i < PARTICIPANTS; i++) {
+        fw_thread_join(&threads[i]);
+    }
+    assert_int_equal(fw_domain_stop(domain, FW_NS_PER_S), 0);
+    free(atomic_load(&shelf.current));
+    domain_unmake();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +629,7 @@ int main(void)
         cmocka_unit_test(test_cycles),
         cmocka_unit_test(test_stop_while_created),
         cmocka_unit_test(test_many_wakers),
+        cmocka_unit_test(test_quiescence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
