@@ -15,6 +15,28 @@ const struct fw_thread_hooks *fw_thread_hooks;
 
 _Thread_local struct fw_thread_state *fw_thread_self_pointer;
 
+static pthread_once_t adopted_once = PTHREAD_ONCE_INIT;
+static pthread_key_t adopted_key;
+
+void fw_thread_end(struct fw_thread_state *self)
+{
+    self->ended = true;
+    if (self->at_end != NULL) {
+        self->at_end(self);
+    }
+}
+
+static void adopted_end(void *self)
+{
+    fw_thread_end(self);
+}
+
+static void adopted_key_make(void)
+{
+    int rc = pthread_key_create(&adopted_key, adopted_end);
+    FW_ASSERT(rc == 0); /* The first of 1,024 that a process may have; nobody else takes any. */
+}
+
 struct fw_thread_state *fw_thread_adopt(void)
 {
     static _Thread_local struct fw_thread_state own_state;
@@ -22,6 +44,9 @@ struct fw_thread_state *fw_thread_adopt(void)
     (void)pthread_getname_np(pthread_self(), own_name, sizeof own_name);
     own_state.name = own_name;
     fw_thread_self_pointer = &own_state;
+    (void)pthread_once(&adopted_once, adopted_key_make);
+    int rc = pthread_setspecific(adopted_key, &own_state);
+    FW_ASSERT(rc == 0); /* Keys below 32 need no memory. */
     return &own_state;
 }
 
@@ -31,6 +56,7 @@ static void *thread_main(void *argument)
     fw_thread_self_pointer = &thread->state;
     thread->run(thread->argument);
     FW_ASSERT(thread->state.held_last == NULL);
+    fw_thread_end(&thread->state);
     return NULL;
 }
 

@@ -38,6 +38,11 @@ struct fw_thread_state {
     void *turn;                 /* The core whose turn the thread has, or NULL; the engine's. */
     void *handler;              /* What the engine knows of a thread of its own, or NULL. */
     const char *name;           /* As created with; of an adopted thread the kernel's. */
+    _Atomic(void *) log_ring;   /* Where its lines go; the log's, see src/log/ring.h. */
+    atomic_bool log_busy;       /* It is inside log_ring just now. */
+    bool ended;                 /* Its function has returned; see fw_thread_end(). */
+    /* Called once when the thread ends, for what others keep about it; NULL: nobody does. */
+    void (*at_end)(struct fw_thread_state *self);
 };
 
 struct fw_thread {
@@ -61,19 +66,30 @@ struct fw_thread_hooks {
     void (*unlock)(struct fw_mutex *mutex);
     void (*yield)(const char *where);
 };
-extern const struct fw_thread_hooks *fw_thread_hooks;
+FW_INTERNAL extern const struct fw_thread_hooks *fw_thread_hooks;
 
 /*
  * The running thread's state. The simulator repoints it when it switches fibres; threads that were
  * not made by fw_thread_create(), main above all, get one of their own when they first ask.
+ *
+ * Initial-exec: found by one load, where code for a shared library would call a function each time.
+ * The price is eight bytes of the space that the loader keeps for libraries opened at run time.
  */
-extern _Thread_local struct fw_thread_state *fw_thread_self_pointer;
+FW_INTERNAL extern _Thread_local struct fw_thread_state *fw_thread_self_pointer
+    __attribute__((tls_model("initial-exec")));
 struct fw_thread_state *fw_thread_adopt(void);
 static inline struct fw_thread_state *fw_thread_self(void)
 {
     struct fw_thread_state *self = fw_thread_self_pointer;
     return FW_LIKELY(self != NULL) ? self : fw_thread_adopt();
 }
+
+/*
+ * What happens on a thread after its function has returned: at_end() is called. For who makes
+ * threads, which is thread.c and the simulator. Adopted threads come here when the kernel ends
+ * them, and may still run others' code after it.
+ */
+void fw_thread_end(struct fw_thread_state *self);
 
 /*
  * Starts `run(argument)` on a new thread. `thread` stays where it is until join(). The name is what

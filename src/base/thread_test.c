@@ -167,6 +167,44 @@ static void test_new_thread(void **state)
     }
 }
 
+static struct fw_thread_state *ended;
+static void note_end(struct fw_thread_state *self)
+{
+    assert_ptr_equal(self, fw_thread_self()); /* On the thread itself, while it still has one. */
+    assert_true(self->ended);
+    assert_null(ended);
+    ended = self;
+}
+
+static void end_run(void *argument)
+{
+    (void)argument;
+    assert_false(fw_thread_self()->ended);
+    fw_thread_self()->at_end = note_end;
+}
+
+static void *foreign_run(void *argument)
+{
+    end_run(argument);
+    return NULL;
+}
+
+static void test_end(void **state)
+{
+    (void)state;
+    struct fw_thread thread;
+    pthread_t foreign;
+    ended = NULL;
+    assert_int_equal(fw_thread_create(&thread, "one", end_run, NULL), 0);
+    fw_thread_join(&thread);
+    assert_ptr_equal(ended, &thread.state);
+
+    ended = NULL;
+    assert_int_equal(pthread_create(&foreign, NULL, foreign_run, NULL), 0); /* Not ours. */
+    assert_int_equal(pthread_join(foreign, NULL), 0);
+    assert_non_null(ended);
+}
+
 static void test_create_fails(void **state)
 {
     (void)state;
@@ -236,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_spurious_wake_ups),
         cmocka_unit_test(test_new_thread),
+        cmocka_unit_test(test_end),
         cmocka_unit_test(test_create_fails),
         cmocka_unit_test(test_lock_order),
         cmocka_unit_test(test_trylock_refuses),

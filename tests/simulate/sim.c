@@ -350,6 +350,7 @@ static void fibre_main(void *argument)
         world.scenario->run();
     }
     FW_ASSERT(fw_thread_self()->held_last == NULL);
+    fw_thread_end(fw_thread_self());
     sim_trace("ends");
     fibre->state = FIBRE_ENDED;
     if (fibre->joiner != NULL) {

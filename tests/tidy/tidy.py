@@ -58,6 +58,7 @@ INSIDE = set("""
 ADAPTERS = {
     "src/base/thread.h": "pthread.h",
     "src/base/thread.c": "linux/futex.h pthread.h sched.h signal.h sys/syscall.h unistd.h",
+    "src/base/fence.c": "linux/membarrier.h sys/syscall.h unistd.h",
     "src/base/mutex.h": "pthread.h",
     "src/base/mutex.c": "pthread.h",
     "src/base/hash.h": "xxhash.h",
