@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/clock.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/assert.h"
 #include "base/base.h"
+#include "io/file.h"
+
+enum { SOURCE_NAME_MAX = 64 };
 
 const struct fw_clock_hooks *fw_clock_hooks;
 
@@ -54,4 +59,20 @@ int64_t fw_clock_coarse_resolution_ns(void)
     int rc = clock_getres(CLOCK_MONOTONIC_COARSE, &resolution);
     FW_ASSERT(rc == 0);
     return timespec_ns(&resolution);
+}
+
+bool fw_clock_ticks_are_tsc;
+
+void fw_clock_ticks_choose(void)
+{
+    fw_clock_ticks_are_tsc = false;
+#if defined(__x86_64__)
+    static const char path[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    char *name;
+    size_t size;
+    if (fw_clock_hooks == NULL && fw_file_read(path, SOURCE_NAME_MAX, &name, &size, NULL) == 0) {
+        fw_clock_ticks_are_tsc = strcmp(name, "tsc\n") == 0;
+        free(name);
+    }
+#endif
 }

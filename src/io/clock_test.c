@@ -81,6 +81,21 @@ static void test_wall(void **state)
     fail();
 }
 
+/* A tick is a nanosecond or the processor's; in both cases they rise while time passes. */
+static void test_ticks(void **state)
+{
+    (void)state;
+    assert_false(fw_clock_ticks_are_tsc);
+    check_enclosed(CLOCK_MONOTONIC, fw_clock_ticks);
+    fw_clock_ticks_choose();
+    int64_t begin_ns = fw_clock_now_ns();
+    int64_t begin = fw_clock_ticks();
+    while (fw_clock_now_ns() < begin_ns + FW_NS_PER_MS) {
+        assert_true(fw_clock_ticks() >= begin);
+    }
+    assert_true(fw_clock_ticks() > begin);
+}
+
 static int64_t hook_now_ns(void)
 {
     return 17;
@@ -101,6 +116,8 @@ static void test_hooks(void **state)
     assert_int_equal(fw_clock_wall_ns(), 42);
     assert_int_equal(fw_clock_coarse_resolution_ns(), 1);
     assert_int_equal(fw_clock_cycles(), 17);
+    fw_clock_ticks_choose(); /* No processor knows the virtual time. */
+    assert_int_equal(fw_clock_ticks(), 17);
     fw_clock_hooks = NULL;
     assert_true(fw_clock_now_ns() > 42);
 }
@@ -108,9 +125,8 @@ static void test_hooks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_monotonic),
-        cmocka_unit_test(test_cycles),
-        cmocka_unit_test(test_wall),
+        cmocka_unit_test(test_monotonic), cmocka_unit_test(test_cycles),
+        cmocka_unit_test(test_wall),      cmocka_unit_test(test_ticks),
         cmocka_unit_test(test_hooks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
