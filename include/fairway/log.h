@@ -17,19 +17,51 @@
  *
  * The log works from the first statement of main(), before any option is read (to stderr, up to
  * notice), and needs no shutdown. A line that cannot be written (a full disk, a closed pipe) is
- * counted in fw_log_lost() and forgotten: the log never fails and never stops its caller. It leaves
- * errno alone.
+ * counted in fw_log_lost() and forgotten: the log never fails. It leaves errno alone.
  *
- * Today a line is formatted and written by the caller. The calls are made so that this can change
- * without them: a format is a literal, which the macro enforces, and each place in the source has a
- * constant description that a ring buffer can point to, with the arguments beside it unformatted.
- * So the format may not use %n, and what %s points to is read before the call returns.
+ * Synchronous, asynchronous. At first a call makes its line and writes it. From fw_log_start() to
+ * fw_log_stop() it only copies its arguments, unformatted, into a ring of its thread: some 20 ns.
+ * A writer takes them from there in batches. Going from one way to the other neither loses nor
+ * reorders lines of a thread. Lines of different threads are put in order by their time as far as
+ * one batch reaches.
  *
- * Any thread may call anything here at any time, except under a lock that is a leaf.
+ *     caller                 ring of its thread             whoever is the writer
+ *     pack arguments ──────► [ site, ticks, arguments ] ──► order by ticks, make text, one write()
+ *     ring the bell if the writer sleeps  ◄──────────────── sleep when all rings are empty
+ *
+ * What a call stores. A format is a literal, which the macro enforces, and is parsed once for each
+ * place in the source; numbers are copied as they are, strings byte by byte. What printf() can do
+ * but a copy cannot (%m, wide strings, positions) is formatted by the caller. %n is not allowed.
+ *
+ * When the ring is full, the policy says what happens: the call waits, or the line is dropped and
+ * counted, or that depends on its level. A line "N lines lost" stands where they are missing. No
+ * call ever waits for anything else: not for a lock that a writer holds, not for the disk.
+ *
+ * The time of a line is that of the call. An exact clock would cost as much as all the rest, and a
+ * coarse one stands still for milliseconds, in which lines of two threads could not be ordered. So
+ * a line carries the processor's counter, where the kernel itself trusts it, and the writer, who
+ * looks at the true clock once per batch, converts it (io/clock.h, fw_clock_ticks()). Two threads'
+ * lines closer than some 100 ns may come in either order.
+ *
+ * The writer is a role, taken by one thread at a time: by the thread that fw_log_start() makes, or
+ * by one that has other work too, such as the job kernel's monitor (fw_log_drain()). A caller that
+ * must wait for room takes the role itself if it is free, so nobody waits for a sleeping writer.
+ *
+ * kill -9. With a `map_directory`, rings are in a file there; when the process is gone, `fairway
+ * log recover FILE` prints what its calls had stored and the writer had not written. Every line
+ * whose call had returned is in the log or in that file; the last batch may be in both. The file is
+ * removed by fw_log_stop(). A crash of the machine is not covered.
+ *
+ * Threads. Any thread may call anything here at any time, except under a lock that is a leaf, and
+ * except that start() and stop() are called by one thread. A thread that ends gives its ring to the
+ * next. When all rings are taken, further threads share one, with a lock. fork() without exec() is
+ * not supported once the log is started: the child would write into its parent's rings.
  */
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <fairway/api.h>
@@ -53,12 +85,16 @@ struct fw_log_module {
 };
 
 /* A place in the source that logs. */
+struct fw_log_known;
 struct fw_log_site {
     struct fw_log_module *module;
     enum fw_log_level level;
     const char *format;
     const char *file;
     int line;
+    /* The log's: the format taken apart, or that it cannot be. */
+    _Atomic(const struct fw_log_known *) known;
+    atomic_bool is_text;
 };
 
 /* Defines the module `identifier` and makes it known before main() begins. */
@@ -88,7 +124,7 @@ struct fw_log_site {
 #define FW_LOG(identifier, log_level, ...)                                                   \
     do {                                                                                     \
         if (FW_LOG_IS_ON(identifier, log_level)) {                                           \
-            static const struct fw_log_site fw_log_site_here = {                             \
+            static struct fw_log_site fw_log_site_here = {                                   \
                 .module = &fw_log_module_##identifier,                                       \
                 .level = FW_LOG_##log_level,                                                 \
                 .format = "" FW_LOG_FIRST(__VA_ARGS__, 0), /* Compiles for literals only. */ \
@@ -102,7 +138,7 @@ struct fw_log_site {
 
 /* What the macros call. `format` is the site's, given again so that the compiler checks it. */
 FW_PUBLIC void fw_log_register(struct fw_log_module *module);
-FW_PUBLIC void fw_log_write(const struct fw_log_site *site, const char *format, ...)
+FW_PUBLIC void fw_log_write(struct fw_log_site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*
@@ -112,16 +148,80 @@ FW_PUBLIC void fw_log_write(const struct fw_log_site *site, const char *format, 
 FW_PUBLIC FW_API_MUST_CHECK int fw_log_set_level(const char *module_name, enum fw_log_level level);
 
 /*
- * Appends to the file at `path` from now on, which is made if it is not there; NULL is stderr.
- * Returns 0 or a negative errno, and then goes on with what it had.
+ * Appends to the file at `path` from now on, which is made if it is not there; NULL is stderr,
+ * where journald gets its priorities. Returns 0 or a negative errno, and then goes on with what it
+ * had.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_log_set_file(const char *path);
 
 /*
  * Opens the file again by its name, after logrotate has moved it away. Nothing happens if the log
- * goes to stderr. Returns as fw_log_set_file().
+ * goes to stderr. Returns as fw_log_set_file(); while the log is asynchronous it returns 0 at once,
+ * the writer does it, and says in the log if it could not.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_log_reopen(void);
 
-/* Lines that could not be written since the program began. */
+/*
+ * A file that has grown to `size` bytes becomes FILE.1, that FILE.2, up to FILE.`keep`, and a new
+ * one is begun. 0: never.
+ */
+FW_PUBLIC void fw_log_set_rotation(uint64_t size, uint32_t keep);
+
+/* A JSON object per line, with time, level, module, thread and message. */
+FW_PUBLIC void fw_log_set_json(bool is_json);
+
+/* What happens to a line for which its thread's ring has no room. */
+enum fw_log_policy {
+    FW_LOG_BLOCK,      /* The call waits for the writer. None is lost. */
+    FW_LOG_DROP,       /* The line is dropped. No call ever waits. */
+    FW_LOG_DROP_BELOW, /* Lines of a level, and those more urgent, wait; others are dropped. */
+};
+FW_PUBLIC void fw_log_set_policy(enum fw_log_policy policy, enum fw_log_level waiting_level);
+
+/*
+ * Lines that were not written since the program began: dropped by the policy, or refused by the
+ * target.
+ */
 FW_PUBLIC uint64_t fw_log_lost(void);
+
+struct fw_log_setup {
+    uint64_t ring_size;        /* Bytes per thread, a power of two from 8 KiB to 16 MiB. */
+    uint32_t rings;            /* Threads with a ring of their own, 1 to 1,024. */
+    const char *map_directory; /* NULL or empty: rings are in plain memory. */
+    bool without_thread;       /* The caller sees to it that fw_log_drain() is called. */
+};
+
+/*
+ * Makes the log asynchronous; NULL is 128 KiB for each of 64 threads, plain memory, own thread.
+ * All memory is taken now. Returns 0, -EINVAL, -EALREADY, or why there is no memory, file or
+ * thread.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int fw_log_start(const struct fw_log_setup *setup);
+
+/* Writes what is in the rings and makes the log synchronous again. */
+FW_PUBLIC void fw_log_stop(void);
+
+/*
+ * Takes the writer's role, if it is free, and writes what was in the rings when it began. True if
+ * that was something. Harmless at any time.
+ */
+FW_PUBLIC bool fw_log_drain(void);
+
+/*
+ * For a thread that drains besides other work, and sleeps: `wake` is called, by any thread that
+ * logs and with `context`, when there is something to do. NULL: nobody wants to know, and once this
+ * returns nobody is being told.
+ *
+ *     fw_log_set_waker(wake, me);
+ *     for (;;) {
+ *         while (fw_log_drain()) { }
+ *         if (fw_log_arm()) { sleep until woken }
+ *         fw_log_disarm();
+ *     }
+ *
+ * arm() asks to be woken by the next line; false: there is one already, so do not sleep. It
+ * interrupts the other threads for a moment, so it is for who has found nothing to do.
+ */
+FW_PUBLIC void fw_log_set_waker(void (*wake)(void *context), void *context);
+FW_PUBLIC FW_API_MUST_CHECK bool fw_log_arm(void);
+FW_PUBLIC void fw_log_disarm(void);

@@ -27,6 +27,7 @@ struct fw_command {
 };
 
 extern const struct fw_command fw_command_help;
+extern const struct fw_command fw_command_log;
 extern const struct fw_command fw_command_serve;
 extern const struct fw_command fw_command_version;
 

@@ -139,10 +139,15 @@ static enum fw_cmd_status serve_configured(struct serve *serve)
     struct fw_reason reason;
     raise_level(serve);
     int rc = fw_log_configure(&serve->log, &reason);
+    if (rc == 0) {
+        rc = fw_log_start_configured(&serve->log, &reason);
+    }
     if (rc != 0) {
         return fail(rc, &reason);
     }
-    return serve_until_stopped(serve);
+    enum fw_cmd_status status = serve_until_stopped(serve);
+    fw_log_stop();
+    return status;
 }
 
 static enum fw_cmd_status serve_run(int count, char **arguments)

@@ -246,6 +246,15 @@ static int appender_open_path(const struct fw_appender *appender, struct fw_reas
     return fd < 0 ? file_failed(reason, fd, "open", appender->path) : fd;
 }
 
+/* What is open now, and how much is in it. */
+static void appender_take(struct fw_appender *appender, int fd)
+{
+    struct stat status;
+    appender->fd = fd;
+    appender->torn = false;
+    appender->size = fstat(fd, &status) == 0 && status.st_size > 0 ? (uint64_t)status.st_size : 0;
+}
+
 int fw_appender_open(struct fw_appender *appender, const char *path, mode_t mode,
                      struct fw_reason *reason)
 {
@@ -253,11 +262,12 @@ int fw_appender_open(struct fw_appender *appender, const char *path, mode_t mode
     if (appender->path == NULL) {
         return file_failed(reason, -ENOMEM, "open", path);
     }
-    appender->fd = appender_open_path(appender, reason);
-    if (appender->fd < 0) {
+    int fd = appender_open_path(appender, reason);
+    if (fd < 0) {
         free(appender->path);
-        return appender->fd;
+        return fd;
     }
+    appender_take(appender, fd);
     return 0;
 }
 
@@ -276,26 +286,78 @@ int fw_appender_reopen(struct fw_appender *appender, struct fw_reason *reason)
         return fd;
     }
     (void)close(appender->fd);
-    appender->fd = fd;
-    appender->torn = false;
+    appender_take(appender, fd);
     return 0;
 }
 
-int fw_appender_write(struct fw_appender *appender, const char *line, size_t size,
+/* PATH.number; PATH itself for 0. */
+static void rotated_name(char *name, size_t size, const char *path, uint32_t number)
+{
+    (void)snprintf(name, size, number == 0 ? "%s" : "%s.%u", path, number);
+}
+
+int fw_appender_rotate(struct fw_appender *appender, uint32_t keep, struct fw_reason *reason)
+{
+    FW_ASSERT(keep >= 1);
+    size_t size = strlen(appender->path) + sizeof ".4294967295";
+    char *names = malloc(2 * size);
+    if (names == NULL) {
+        return file_failed(reason, -ENOMEM, "rotate", appender->path);
+    }
+    char *from = names;
+    char *to = names + size;
+    int rc = 0;
+    /* The oldest first. One that is not there is none to keep. */
+    for (uint32_t number = keep; number > 0 && rc == 0; number--) {
+        rotated_name(from, size, appender->path, number - 1);
+        rotated_name(to, size, appender->path, number);
+        if (rename(from, to) != 0 && errno != ENOENT) {
+            rc = file_failed(reason, -errno, "rotate", from);
+        }
+    }
+    free(names);
+    return rc != 0 ? rc : fw_appender_reopen(appender, reason);
+}
+
+int fw_appender_write(struct fw_appender *appender, const char *lines, size_t size, size_t *done,
                       struct fw_reason *reason)
 {
-    FW_ASSERT(size > 0 && line[size - 1] == '\n');
-    size_t done = 0;
+    FW_ASSERT(size > 0 && lines[size - 1] == '\n');
+    size_t written = 0;
     int rc = 0;
     if (appender->torn) {
-        rc = write_full(appender->fd, "\n", 1, &done);
+        rc = write_full(appender->fd, "\n", 1, &written);
+        appender->size += written;
+        written = 0;
     }
     if (rc == 0) {
         appender->torn = false;
-        rc = write_full(appender->fd, line, size, &done);
+        rc = write_full(appender->fd, lines, size, &written);
+        appender->size += written;
         if (rc != 0) {
-            appender->torn = done > 0;
+            appender->torn = written > 0 && lines[written - 1] != '\n';
         }
     }
+    if (done != NULL) {
+        *done = written;
+    }
     return rc != 0 ? file_failed(reason, rc, "append to", appender->path) : 0;
+}
+
+int fw_stderr_write(const char *lines, size_t size, size_t *done)
+{
+    return write_full(STDERR_FILENO, lines, size, done);
+}
+
+bool fw_stderr_is_journal(void)
+{
+    /* systemd names the stream that it made; ours may have been redirected since. */
+    const char *stream = getenv("JOURNAL_STREAM"); /* NOLINT(concurrency-mt-unsafe): nobody sets. */
+    struct stat status;
+    char own[64];
+    if (stream == NULL || fstat(STDERR_FILENO, &status) != 0) {
+        return false;
+    }
+    (void)snprintf(own, sizeof own, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
+    return strcmp(stream, own) == 0;
 }

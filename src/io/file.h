@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/base.h"
@@ -44,7 +45,8 @@ struct fw_appender {
     char *path;
     int fd;
     mode_t mode;
-    bool torn; /* The last line in the file is not whole. */
+    bool torn;     /* The last line in the file is not whole. */
+    uint64_t size; /* Of the file, as far as we know: others may append too. */
 };
 
 /* Opens the file, making it with `mode` (less the umask) if it is not there. */
@@ -59,10 +61,24 @@ void fw_appender_close(struct fw_appender *appender);
 FW_MUST_CHECK int fw_appender_reopen(struct fw_appender *appender, struct fw_reason *reason);
 
 /*
- * Appends the line, which ends with its newline. Several processes may append to one file; as long
- * as the file system takes a line at once, and for lines of a few KiB all do, they do not mix.
+ * Begins the file anew: what is at the path becomes PATH.1, that PATH.2 and so on; what was PATH.N,
+ * for `keep` = N >= 1, is no more. If that fails, lines go on to where they went before.
+ */
+FW_MUST_CHECK int fw_appender_rotate(struct fw_appender *appender, uint32_t keep,
+                                     struct fw_reason *reason);
+
+/*
+ * Appends the lines, each of which ends with its newline; `done`, if not NULL, says how many of the
+ * bytes are in the file, also if not all of them are. Several processes may append to one file; as
+ * long as the file system takes a line at once, and for lines of a few KiB all do, they do not mix.
  * Where it takes less (no space is left) the rest follows or an error is returned, and the next
  * line starts on a line of its own.
  */
-FW_MUST_CHECK int fw_appender_write(struct fw_appender *appender, const char *line, size_t size,
-                                    struct fw_reason *reason);
+FW_MUST_CHECK int fw_appender_write(struct fw_appender *appender, const char *lines, size_t size,
+                                    size_t *done, struct fw_reason *reason);
+
+/* The same to the standard error stream of the process. */
+FW_MUST_CHECK int fw_stderr_write(const char *lines, size_t size, size_t *done);
+
+/* True if that is a connection to journald, which takes priorities as "<5>" before a line. */
+bool fw_stderr_is_journal(void);

@@ -274,7 +274,7 @@ static void test_descriptor_zero(void **state)
     int rc = fw_file_replace("a", "old\n", 4, 0600, &reason);
     int rc_open = fw_appender_open(&appender, "a", 0600, &reason);
     int fd = appender.fd;
-    int rc_append = fw_appender_write(&appender, "new\n", 4, &reason);
+    int rc_append = fw_appender_write(&appender, "new\n", 4, NULL, &reason);
     int rc_reopen = fw_appender_reopen(&appender, &reason); /* Gets another one... */
     int rc_again = fw_appender_reopen(&appender, &reason);  /* ... and 0 again. */
     int fd_again = appender.fd;
@@ -480,7 +480,7 @@ static void test_advice(void **state)
 
 static void append(struct fw_appender *appender, const char *line)
 {
-    assert_int_equal(fw_appender_write(appender, line, strlen(line), &reason), 0);
+    assert_int_equal(fw_appender_write(appender, line, strlen(line), NULL, &reason), 0);
 }
 
 static void test_append(void **state)
@@ -508,7 +508,7 @@ static void test_append(void **state)
     assert_int_equal(truncate("log", 0), 0);
     append(&appender, "five\n");
     file_check("log", "five\n");
-    expect_assert_failure((void)(fw_appender_write(&appender, "no end", 6, &reason) == 0));
+    expect_assert_failure((void)(fw_appender_write(&appender, "no end", 6, NULL, &reason) == 0));
     fw_appender_close(&appender);
     assert_int_equal(appender.fd, -1);
     assert_int_equal(unlink("log"), 0);
@@ -523,13 +523,13 @@ static void test_append_torn(void **state)
     fault.call = 'w';
     fault.error = ENOSPC;
     fault.times = 3;
-    assert_int_equal(fw_appender_write(&appender, "lost\n", 5, &reason), -ENOSPC);
+    assert_int_equal(fw_appender_write(&appender, "lost\n", 5, NULL, &reason), -ENOSPC);
     assert_string_equal(
         reason.text, "cannot append to log: No space left on device; make room on its file system");
     fault.part_max = 1;
     fault.skip = 1;
-    assert_int_equal(fw_appender_write(&appender, "torn\n", 5, &reason), -ENOSPC);
-    assert_int_equal(fw_appender_write(&appender, "still\n", 6, &reason), -ENOSPC);
+    assert_int_equal(fw_appender_write(&appender, "torn\n", 5, NULL, &reason), -ENOSPC);
+    assert_int_equal(fw_appender_write(&appender, "still\n", 6, NULL, &reason), -ENOSPC);
     assert_int_equal(fault.times, 0);
     append(&appender, "next\n");
     append(&appender, "last\n");
@@ -537,7 +537,7 @@ static void test_append_torn(void **state)
 
     fault.times = 1;
     fault.skip = 1;
-    assert_int_equal(fw_appender_write(&appender, "torn\n", 5, &reason), -ENOSPC);
+    assert_int_equal(fw_appender_write(&appender, "torn\n", 5, NULL, &reason), -ENOSPC);
     assert_int_equal(unlink("log"), 0);
     assert_int_equal(fw_appender_reopen(&appender, &reason), 0);
     append(&appender, "new\n"); /* A new file has no torn line. */
@@ -545,6 +545,84 @@ static void test_append_torn(void **state)
     fw_appender_close(&appender);
     assert_int_equal(unlink("log"), 0);
 }
+
+static void test_append_counts(void **state)
+{
+    (void)state;
+    struct fw_appender appender;
+    size_t done;
+    file_make("log", "before\n");
+    assert_int_equal(fw_appender_open(&appender, "log", 0600, &reason), 0);
+    assert_int_equal(appender.size, 7);
+    assert_int_equal(fw_appender_write(&appender, "one\ntwo\n", 8, &done, &reason), 0);
+    assert_int_equal(done, 8);
+    assert_int_equal(appender.size, 15);
+    fault.call = 'w';
+    fault.error = ENOSPC;
+    fault.times = 1;
+    fault.skip = 1;
+    fault.part_max = 4;
+    assert_int_equal(fw_appender_write(&appender, "a\nb\nc\n", 6, &done, &reason), -ENOSPC);
+    assert_int_equal(done, 4);
+    assert_int_equal(appender.size, 19);
+    append(&appender, "next\n"); /* What was written ended with a line: no gap is needed. */
+    file_check("log", "before\none\ntwo\na\nb\nnext\n");
+    fw_appender_close(&appender);
+    assert_int_equal(unlink("log"), 0);
+}
+
+static void test_rotate(void **state)
+{
+    (void)state;
+    struct fw_appender appender;
+    assert_int_equal(fw_appender_open(&appender, "log", 0600, &reason), 0);
+    for (int i = 1; i <= 4; i++) {
+        char line[] = "0\n";
+        line[0] = (char)('0' + i);
+        append(&appender, line);
+        assert_int_equal(fw_appender_rotate(&appender, 2, &reason), 0);
+        assert_int_equal(appender.size, 0);
+    }
+    append(&appender, "5\n");
+    file_check("log", "5\n");
+    file_check("log.1", "4\n");
+    file_check("log.2", "3\n");
+    assert_int_equal(access("log.3", F_OK), -1);
+    expect_assert_failure((void)(fw_appender_rotate(&appender, 0, &reason) == 0));
+
+    assert_int_equal(unlink("log.2"), 0);
+    assert_int_equal(mkdir("log.2", 0700), 0);
+    assert_int_equal(fw_appender_rotate(&appender, 2, &reason), -EISDIR);
+    assert_string_equal(reason.text,
+                        "cannot rotate log.1: Is a directory; name a file in it instead");
+    append(&appender, "6\n"); /* Where it went before. */
+    file_check("log", "5\n6\n");
+    fw_appender_close(&appender);
+    assert_int_equal(rmdir("log.2"), 0);
+    assert_int_equal(unlink("log.1"), 0);
+    assert_int_equal(unlink("log"), 0);
+}
+
+/* NOLINTBEGIN(concurrency-mt-unsafe): there is one thread. */
+static void test_journal(void **state)
+{
+    (void)state;
+    struct stat status;
+    char stream[64];
+    assert_int_equal(fstat(STDERR_FILENO, &status), 0);
+    assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+    assert_false(fw_stderr_is_journal());
+    (void)snprintf(stream, sizeof stream, "%ju:%ju", (uintmax_t)status.st_dev,
+                   (uintmax_t)status.st_ino);
+    assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+    assert_true(fw_stderr_is_journal());
+    (void)snprintf(stream, sizeof stream, "%ju:%ju", (uintmax_t)status.st_dev,
+                   (uintmax_t)status.st_ino + 1); /* It was redirected. */
+    assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+    assert_false(fw_stderr_is_journal());
+    assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+}
+/* NOLINTEND(concurrency-mt-unsafe) */
 
 static void test_append_open_fails(void **state)
 {
@@ -579,6 +657,9 @@ int main(void)
         cmocka_unit_test_setup(test_advice, reset),
         cmocka_unit_test_setup(test_append, reset),
         cmocka_unit_test_setup(test_append_torn, reset),
+        cmocka_unit_test_setup(test_append_counts, reset),
+        cmocka_unit_test_setup(test_rotate, reset),
+        cmocka_unit_test_setup(test_journal, reset),
         cmocka_unit_test_setup(test_append_open_fails, reset),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -5,7 +5,11 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "log/arena.h"
 #include "log/module.h"
+
+static const char *const format_names[] = {"text", "json", NULL};
+static const char *const policy_names[] = {"block", "drop", "drop-below", NULL};
 
 const struct fw_option fw_log_options[] = {
     FW_OPTION_ENUM(struct fw_log_config, level, .section = "log", .name = "level",
@@ -18,6 +22,33 @@ const struct fw_option fw_log_options[] = {
                      .value_name = "FILE", .live = true,
                      .help = "append the log to this file instead of stderr; opened again on "
                              "SIGHUP"),
+    FW_OPTION_ENUM(struct fw_log_config, format, .section = "log", .name = "format",
+                   .default_text = "text", .names = format_names, .live = true,
+                   .help = "write lines as text or as JSON objects"),
+    FW_OPTION_SIZE(struct fw_log_config, rotate_size, .section = "log", .name = "rotate-size",
+                   .unit = "MiB", .default_text = "0", .max = INT64_C(1) << 40, .live = true,
+                   .help = "begin a new file when this one would grow larger; 0: never"),
+    FW_OPTION_UINT(struct fw_log_config, rotate_keep, .section = "log", .name = "rotate-keep",
+                   .default_text = "5", .min = 1, .max = 1000, .unit = "files", .live = true,
+                   .help = "old files to keep, as FILE.1, FILE.2, ..."),
+    FW_OPTION_ENUM(struct fw_log_config, policy, .section = "log", .name = "policy",
+                   .default_text = "drop", .names = policy_names, .live = true,
+                   .help = "what a line does that comes faster than it can be written: block its "
+                           "thread, drop, or drop-below the level of --log-waiting-level and "
+                           "block above; what is dropped is counted"),
+    FW_OPTION_ENUM(struct fw_log_config, waiting_level, .section = "log", .name = "waiting-level",
+                   .default_text = "warning", .names = fw_log_level_names, .live = true,
+                   .help = "lines up to this level wait under the policy drop-below"),
+    FW_OPTION_SIZE(struct fw_log_config, ring_size, .section = "log", .name = "ring-size",
+                   .default_text = "128k", .min = FW_LOG_RING_SIZE_MIN, .max = FW_LOG_RING_SIZE_MAX,
+                   .help = "memory for each thread's lines until they are written, a power of two"),
+    FW_OPTION_UINT(struct fw_log_config, rings, .section = "log", .name = "rings",
+                   .default_text = "64", .min = 1, .max = FW_LOG_RINGS_MAX, .unit = "threads",
+                   .help = "threads with memory of their own for lines; others share"),
+    FW_OPTION_STRING(struct fw_log_config, map_directory, .section = "log", .name = "map-directory",
+                     .value_name = "FOLDER",
+                     .help = "keep that memory in a file here, such as /dev/shm, so that "
+                             "'fairway log recover' finds the lines of a killed server"),
 };
 const size_t fw_log_options_count = FW_ARRAY_LENGTH(fw_log_options);
 
@@ -73,6 +104,9 @@ int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reaso
     if (rc != 0) {
         return rc;
     }
+    fw_log_set_json(config->format == FW_LOG_FORMAT_JSON);
+    fw_log_set_rotation(config->rotate_size, (uint32_t)config->rotate_keep);
+    fw_log_set_policy(config->policy, config->waiting_level);
     rc = fw_log_set_level(NULL, config->level);
     for (size_t i = 0; rc == 0 && i < list->count; i++) {
         rc = module_level_parse(list->items[i], &module, &level, reason);
@@ -81,4 +115,12 @@ int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reaso
         }
     }
     return rc;
+}
+
+int fw_log_start_configured(const struct fw_log_config *config, struct fw_reason *reason)
+{
+    const struct fw_log_setup setup = {.ring_size = config->ring_size,
+                                       .rings = (uint32_t)config->rings,
+                                       .map_directory = config->map_directory};
+    return fw_log_begin(&setup, reason);
 }

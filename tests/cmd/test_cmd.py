@@ -32,12 +32,12 @@ def test_help(run, arguments):
     assert done.returncode == OK
     assert done.stderr == ""
     assert "usage: fairway COMMAND" in done.stdout
-    for command in ("serve", "help", "version"):
+    for command in ("serve", "log", "help", "version"):
         assert re.search(rf"^  {command} +\S", done.stdout, re.MULTILINE)
 
 
 def test_help_is_at_most_80_columns_wide(run):
-    for arguments in (["help"], ["help", "serve"], ["help", "version"]):
+    for arguments in (["help"], ["help", "serve"], ["help", "log"], ["help", "version"]):
         lines = run(*arguments).stdout.splitlines()
         assert lines
         assert [line for line in lines if len(line) > 80] == []
@@ -60,7 +60,7 @@ def test_version(run, arguments, source):
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["serve", "version", "help"])
+@pytest.mark.parametrize("command", ["serve", "log", "version", "help"])
 def test_help_of_a_command(run, command):
     done = run("help", command)
     assert done.returncode == OK
@@ -78,11 +78,30 @@ def test_help_of_a_command(run, command):
     (["help", "srve"], "there is no command 'srve'; did you mean 'fairway serve'?"),
     (["help", "serve", "x"], "help takes one command, but got 'x' too"),
     (["version", "x"], "version takes no arguments, but got 'x'"),
+    (["log"], "log takes 'recover' and one file; see 'fairway help log'"),
+    (["log", "recover"], "log takes 'recover' and one file; see 'fairway help log'"),
+    (["log", "recover", "a", "b"], "log takes 'recover' and one file; see 'fairway help log'"),
+    (["log", "rescue", "a"], "log takes 'recover' and one file; see 'fairway help log'"),
+    (["log", "recover", "a", "--format", "xml"],
+     "--format: 'xml' is not understood; give one of text, json"),
     (["--hlep"], "'--hlep' stands before the command; try 'fairway serve --hlep ...'"),
     (["-p", "1"], "'-p' stands before the command; try 'fairway serve -p ...'"),
 ])
 def test_wrong_calls(run, arguments, message):
     assert_refused(run(*arguments), message)
+
+
+def test_recover_what_is_no_file_of_rings(run, tmp_path):
+    for name, contents, why in (
+            ("none", None, "open .*: No such file or directory; check the name"),
+            ("short", b"x", "recover .*: it is too short to be a log's rings"),
+            ("other", bytes(5000), "recover .*: it does not begin as a log's rings do; .*")):
+        if contents is not None:
+            (tmp_path / name).write_bytes(contents)
+        done = run("log", "recover", tmp_path / name)
+        assert done.returncode == FAILED
+        assert done.stdout == ""
+        assert re.fullmatch(f"fairway: cannot {why}\n", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["help"], ["help", "serve"]])

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fairway log recover FILE: prints the lines that a process had logged but not yet written when it
+ * was killed.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/option.h"
+#include "base/reason.h"
+#include "cmd/cmd.h"
+#include "io/file.h"
+#include "log/recover.h"
+
+struct log_config {
+    int format;
+};
+
+static const char *const formats[] = {"text", "json", NULL};
+
+static const struct fw_option log_options[] = {
+    FW_OPTION_ENUM(struct log_config, format, .name = "format", .default_text = "text",
+                   .names = formats, .help = "print lines as text or as JSON objects"),
+};
+
+static void log_print_help(FILE *out)
+{
+    struct log_config config;
+    const struct fw_option_table table = {.module = "log",
+                                          .options = log_options,
+                                          .count = FW_ARRAY_LENGTH(log_options),
+                                          .config = &config};
+    (void)fputs("usage: fairway log recover [OPTIONS] FILE\n"
+                "\n"
+                "Prints the lines that a server had logged but not yet written when it was\n"
+                "killed or crashed. FILE is fairway-log.PROCESS.N in its --log-map-directory.\n"
+                "The last lines of its log may be among them once more. FILE is left as it is;\n"
+                "remove it when you have seen it.\n"
+                "\n",
+                out);
+    fw_options_print_help(&table, 1, out);
+}
+
+static void line_print(void *context, const char *line, size_t length)
+{
+    (void)fwrite(line, 1, length, context); /* main() looks whether it worked. */
+}
+
+static enum fw_cmd_status recover(const char *path, enum fw_log_layout layout)
+{
+    char *contents;
+    size_t size;
+    struct fw_reason reason;
+    struct fw_log_recovered recovered;
+    int rc = fw_file_read(path, FW_FILE_SIZE_MAX, &contents, &size, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    const struct fw_log_printer printer = {
+        .layout = layout, .print = line_print, .context = stdout};
+    rc = fw_log_recover(contents, size, &printer, &recovered, &reason);
+    free(contents);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "cannot recover %s: %s", path, reason.text);
+    }
+    (void)fprintf(stderr, "%" PRIu64 " lines of process %" PRIu32 " recovered\n", recovered.lines,
+                  recovered.process);
+    if (recovered.damaged > 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s is damaged: what could be read has been printed",
+                           path);
+    }
+    return FW_CMD_OK;
+}
+
+static enum fw_cmd_status log_run(int count, char **arguments)
+{
+    struct log_config config;
+    const struct fw_option_table table = {.module = "log",
+                                          .options = log_options,
+                                          .count = FW_ARRAY_LENGTH(log_options),
+                                          .config = &config};
+    struct fw_options options;
+    struct fw_option_list rest = {.count = 0};
+    struct fw_reason reason;
+    int rc = fw_options_init(&options, &table, 1, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    enum fw_cmd_status status;
+    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
+    if (rc != 0) {
+        status = fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
+    } else if (rest.count != 2 || strcmp(rest.items[0], "recover") != 0) {
+        status = fw_cmd_fail(FW_CMD_USAGE, "log takes 'recover' and one file; see 'fairway help "
+                                           "log'");
+    } else {
+        status =
+            recover(rest.items[1], config.format == 1 ? FW_LOG_LAYOUT_JSON : FW_LOG_LAYOUT_TEXT);
+    }
+    fw_options_fini(&options);
+    return status;
+}
+
+const struct fw_command fw_command_log = {
+    .name = "log",
+    .summary = "recover what a killed server had logged",
+    .run = log_run,
+    .print_help = log_print_help,
+};
