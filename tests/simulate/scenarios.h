@@ -23,8 +23,10 @@ extern const struct sim_scenario sim_scenario_engine_trace;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_handoff;
+extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
+extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
 extern const struct sim_scenario sim_scenario_skeleton;
@@ -50,8 +52,10 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_skeleton, \
     &sim_scenario_skeleton_faults, \
     &sim_scenario_engine_trace, \
+    &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \
     &sim_scenario_planted_publish, \
     &sim_scenario_planted_close, \
-    &sim_scenario_planted_flush
+    &sim_scenario_planted_flush, \
+    &sim_scenario_planted_log
 /* clang-format on */

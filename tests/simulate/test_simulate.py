@@ -13,6 +13,7 @@ PLANTED = {
     "planted-publish": "expected",
     "planted-close": "FW_SOURCE_CLOSED",
     "planted-flush": "version >= made",
+    "planted-log": "rc >= 0",
 }
 HONEST = [
     "disk",
@@ -31,6 +32,7 @@ HONEST = [
     "engine-wake",
     "engine-watchdog",
     "handoff",
+    "log",
     "skeleton",
     "skeleton-faults",
 ]
