@@ -447,7 +447,7 @@ static enum fw_step playing_tick(struct fw_fom *fom)
     (void)fw_channel_signal(&game.channel[game.ticks % 2]);
     fw_fom_arm(fom, &self->clinks[0], &game.channel[0]);
     fw_fom_arm(fom, &self->clinks[1], &game.channel[1]);
-    return fw_fom_wait_until(fom, WORK, fw_fom_now(fom) + 10 * FW_NS_PER_US);
+    return fw_fom_wait_until(fom, WORK, fw_fom_now(fom) + INT64_C(10) * FW_NS_PER_US);
 }
 
 static const struct fw_fom_type playing_type = {

@@ -352,7 +352,7 @@ static void who_is_ready_for_long_is_told_of(void **state)
         /* Of the oldest only, until none is late any more. */
         assert_int_equal(told_of(FW_STALL_READY, second, "INITIALISE", &stall), 0);
         gate_open(&gates[1], 1);
-        WAIT_UNTIL(atomic_load(&runs) == 2 * round);
+        WAIT_UNTIL(atomic_load(&runs) == UINT64_C(2) * round);
     }
     domain_end(domain);
 }

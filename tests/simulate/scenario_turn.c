@@ -15,7 +15,8 @@
 #include "engine/core.h"
 #include "simulate/scenarios.h"
 
-enum { FOMS_MAX = 8, STEPS = 12, CORES_MAX = 3, STALL_NS = 1000 * 1000 };
+enum { FOMS_MAX = 8, STEPS = 12, CORES_MAX = 3 };
+#define STALL_NS SIM_MS
 enum { WORK = FW_PHASE_FIRST };
 
 static struct {
