@@ -272,8 +272,9 @@ struct fw_channel {
 struct fw_clink {
     struct fw_list_link link;
     _Atomic(struct fw_channel *) channel; /* NULL: fired. */
-    uint32_t offset;                      /* Where in the fom. */
-    uint32_t next;                        /* Where the one is that was armed before; 0: none. */
+    uint16_t offset;                      /* Where in the fom. */
+    uint16_t next;                        /* Where the one is that was armed before; 0: none. */
+    uint32_t lock_number;                 /* Of the channel's lock; 0: it is the turn's. */
 };
 
 /*

@@ -8,6 +8,10 @@
  * A shared channel's list changes under its lock, and the foms are woken when the lock is free
  * again, by ticket: between the two a fom may find out by itself that its clink has fired, go on,
  * and even end. A wake-up under the lock would be simpler still, but may be a system call.
+ *
+ * Who disarms a clink of a shared channel does not look at the channel before it has the lock: if
+ * another thread has fired the clink meanwhile, the channel may be gone. So the clink knows which
+ * of the domain's locks it is.
  */
 #include <fairway/engine.h>
 
@@ -130,14 +134,26 @@ uint32_t fw_channel_broadcast(struct fw_channel *channel)
     return count;
 }
 
+static uint32_t channel_lock_number(const struct fw_channel *channel, const struct fw_fom *fom)
+{
+    if (channel->core != NULL) {
+        return 0;
+    }
+    const struct fw_shared_lock *lock =
+        FW_CONTAINER_OF(channel->lock, struct fw_shared_lock, mutex);
+    FW_ASSERT(lock->domain == fw_fom_core(fom)->domain);
+    return (uint32_t)(lock - lock->domain->channel_locks) + 1;
+}
+
 void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *channel)
 {
     FW_ASSERT(fom->flags & FW_FOM_IN_TICK);
     FW_CHECK(!fw_list_is_linked(&clink->link));
     size_t offset = (size_t)((char *)clink - (char *)fom);
     FW_ASSERT(offset >= sizeof *fom && offset <= fom->type->size - sizeof *clink);
-    clink->offset = (uint32_t)offset;
-    clink->next = fom->armed;
+    clink->offset = (uint16_t)offset;
+    clink->next = (uint16_t)fom->armed;
+    clink->lock_number = channel_lock_number(channel, fom);
     fom->armed = (uint32_t)offset;
     fw_list_link_init(&clink->link);
     struct fw_core *core = fw_fom_core(fom);
@@ -151,21 +167,42 @@ void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *c
     channel_unlock(channel);
 }
 
-static void clink_disarm(struct fw_clink *clink)
+static void clink_lock(struct fw_fom *fom, const struct fw_clink *clink) FW_TSA_TRUSTED
+{
+    if (clink->lock_number != 0) {
+        fw_shared_lock(&fw_fom_core(fom)->domain->channel_locks[clink->lock_number - 1].mutex);
+    }
+}
+
+static void clink_unlock(struct fw_fom *fom, const struct fw_clink *clink) FW_TSA_TRUSTED
+{
+    if (clink->lock_number != 0) {
+        fw_mutex_unlock(&fw_fom_core(fom)->domain->channel_locks[clink->lock_number - 1].mutex);
+    }
+}
+
+/* Without the lock, and so only true for sure if it says so. */
+static bool clink_has_fired(const struct fw_clink *clink)
+{
+    /* Acquire, for the release in clinks_fire(). */
+    return atomic_load_explicit(&clink->channel, memory_order_acquire) == NULL;
+}
+
+static void clink_disarm(struct fw_fom *fom, struct fw_clink *clink)
 {
     FW_YIELD_POINT("channel: disarm");
-    /* Acquire, for the release in clinks_fire(). */
-    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_acquire);
-    if (channel == NULL) {
+    if (clink_has_fired(clink)) {
         return;
     }
-    channel_lock(channel);
+    clink_lock(fom, clink);
     /* Relaxed: it changes under the lock. */
-    if (atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL) {
+    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_relaxed);
+    if (channel != NULL) {
+        FW_ASSERT(clink->lock_number != 0 || fw_core_self() == channel->core);
         fw_list_remove(&clink->link);
         atomic_store_explicit(&clink->channel, CLINK_IDLE, memory_order_relaxed);
     }
-    channel_unlock(channel);
+    clink_unlock(fom, clink);
 }
 
 void fw_fom_disarm(struct fw_fom *fom)
@@ -174,22 +211,21 @@ void fw_fom_disarm(struct fw_fom *fom)
     fom->armed = 0;
     while (clink != NULL) {
         struct fw_clink *next = fw_fom_clink(fom, clink->next);
-        clink_disarm(clink);
+        clink_disarm(fom, clink);
         clink = next;
     }
 }
 
 bool fw_clink_name(struct fw_clink *clink, const char **name)
 {
-    /* Acquire, as in clink_disarm(). */
-    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_acquire);
-    if (channel == NULL) {
+    struct fw_fom *fom = clink_fom(clink);
+    if (clink_has_fired(clink)) {
         return false;
     }
-    channel_lock(channel);
+    clink_lock(fom, clink);
     /* Relaxed: it changes under the lock. */
-    bool is_armed = atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL;
-    *name = is_armed ? channel->name : NULL;
-    channel_unlock(channel);
-    return is_armed;
+    struct fw_channel *channel = atomic_load_explicit(&clink->channel, memory_order_relaxed);
+    *name = channel != NULL ? channel->name : NULL;
+    clink_unlock(fom, clink);
+    return channel != NULL;
 }

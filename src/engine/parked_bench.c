@@ -21,6 +21,7 @@
 #include "base/assert.h"
 #include "base/histogram.h"
 #include "base/parse.h"
+#include "base/thread.h"
 #include "bench/harness.h"
 #include "io/clock.h"
 
@@ -149,8 +150,9 @@ static double process_cpu_ms(void)
 
 static void sleep_ms(int64_t ms)
 {
-    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    (void)nanosleep(&time, NULL);
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    (void)fw_park_for(&parker, ms * FW_NS_PER_MS);
 }
 
 static int parked_main(void)

@@ -87,13 +87,13 @@ MUTANTS = [
     # ---- call-backs that are cancelled while they are pending
     Mutant("disarmed-without-the-lock", CHANNEL, "engine-cancel",
            "a clink is taken from a list that another thread is changing",
-           [("    channel_lock(channel);\n    /* Relaxed: it changes under the lock. */", ""),
-            ("CLINK_IDLE, memory_order_relaxed);\n    }\n    channel_unlock(channel);",
+           [("        return;\n    }\n    clink_lock(fom, clink);\n", "        return;\n    }\n"),
+            ("CLINK_IDLE, memory_order_relaxed);\n    }\n    clink_unlock(fom, clink);",
              "CLINK_IDLE, memory_order_relaxed);\n    }")]),
     Mutant("disarmed-without-a-second-look", CHANNEL, "engine-cancel",
            "a clink that fired while its fom waited for the lock is removed twice",
-           [("    if (atomic_load_explicit(&clink->channel, memory_order_relaxed) != NULL) {",
-             "    if (true) {")]),
+           [("    if (channel != NULL) {\n        FW_ASSERT(clink->lock_number",
+             "    if (true) {\n        FW_ASSERT(clink->lock_number")]),
     Mutant("firing-not-acknowledged", CHANNEL, "engine-cancel",
            "a clink that has fired looks as if it was armed",
            [("    atomic_store_explicit(&clink->channel, NULL, memory_order_release);", "")]),
@@ -133,12 +133,12 @@ MUTANTS = [
              "    if (!fw_word_park(&fom->wake_word)) {")]),
     Mutant("counted-after-the-look-at-the-state", FOM, "engine-refuse",
            "the stop does not wait for a fom that was accepted",
-           [('    atomic_fetch_add(live, 1);\n    FW_YIELD_POINT("fom: counted");\n'
+           [('    live_add(domain, self, 1);\n    FW_YIELD_POINT("fom: counted");\n'
              "    int rc = -ESHUTDOWN;\n"
              "    if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {\n        goto refused;\n    }",
              "    int rc = -ESHUTDOWN;\n"
              "    if (atomic_load(&domain->state) != FW_DOMAIN_NORMAL) {\n        return rc;\n    }\n"
-             '    FW_YIELD_POINT("fom: counted");\n    atomic_fetch_add(live, 1);')]),
+             '    FW_YIELD_POINT("fom: counted");\n    live_add(domain, self, 1);')]),
     Mutant("drain-stirs-nobody", DOMAIN, "engine-drain",
            "those who wait patiently never hear of the drain",
            [("FW_DOMAIN_DRAIN)) {\n        domain_stir(domain);", "FW_DOMAIN_DRAIN)) {")]),
