@@ -19,7 +19,7 @@ RESOURCE = "src/engine/resource.c"
 
 MUTANTS = [
     # ---- lost wake-ups
-    Mutant("park-ignores-notified", WORD, "engine-wake",
+    Mutant("park-ignores-notified", WORD, "engine-resource",
            "a wake-up during the tick is lost",
            [("    if (seen & FW_WORD_NOTIFIED) {\n        return false;",
              "    if (false) {\n        return false;")]),
@@ -49,8 +49,8 @@ MUTANTS = [
            [("fw_mail_receive(core) > 0 || core->queue.length", "core->queue.length")]),
     Mutant("bell-not-rung-by-a-returning-thread", TURN, "engine-block",
            "a thread that leaves its bracket waits for ever for the turn",
-           [("        fw_core_ring(core);\n        (void)turn_wait(handler, false);",
-             "        (void)turn_wait(handler, false);")]),
+           [("    fw_core_ring(core);\n    (void)turn_wait(handler, false);",
+             "    (void)turn_wait(handler, false);")]),
     Mutant("permit-not-offered", TURN, "engine-block",
            "who waits for a permit is not told that there is one",
            [('    FW_YIELD_POINT("turn: permit released");\n    permit_offer(domain);',
@@ -73,10 +73,6 @@ MUTANTS = [
     Mutant("generation-not-renewed", FOM, "engine-timeout",
            "what an overdue fom had waited for wakes it in FAILED",
            [("    fw_word_renew(&fom->wake_word);", "    ")]),
-    Mutant("renewed-with-what-others-left", WORD, "engine-timeout",
-           "an event that came just before the generation was renewed wakes the fom in FAILED",
-           [("    atomic_store_explicit(word, next | FW_WORD_READY, memory_order_relaxed);",
-             "    (void)next;\n    atomic_fetch_add(word, UINT64_C(1) << FW_WORD_GENERATION_SHIFT);")]),
     Mutant("generation-not-raised-at-the-end", WORD, "engine-timeout",
            "a ticket is good for the next fom in the same memory",
            [('(fw_word_generation(seen) + 1) << FW_WORD_GENERATION_SHIFT;\n'
@@ -87,7 +83,11 @@ MUTANTS = [
     # ---- call-backs that are cancelled while they are pending
     Mutant("disarmed-without-the-lock", CHANNEL, "engine-cancel",
            "a clink is taken from a list that another thread is changing",
-           [("        return;\n    }\n    clink_lock(fom, clink);\n", "        return;\n    }\n"),
+           [("    clink_lock(fom, clink);\n    /* Relaxed: it changes under the lock. */\n"
+             "    struct fw_channel *channel = atomic_load_explicit(&clink->channel, "
+             "memory_order_relaxed);\n    if (",
+             "    struct fw_channel *channel = atomic_load_explicit(&clink->channel, "
+             "memory_order_relaxed);\n    if ("),
             ("CLINK_IDLE, memory_order_relaxed);\n    }\n    clink_unlock(fom, clink);",
              "CLINK_IDLE, memory_order_relaxed);\n    }")]),
     Mutant("disarmed-without-a-second-look", CHANNEL, "engine-cancel",
