@@ -256,7 +256,7 @@ static void hurried_creator(void *argument)
         if (fom == NULL) {
             break;
         }
-        if (sim_chance(8)) {
+        if (sim_chance(2)) {
             fw_fom_start(fom);
         } else {
             fw_fom_discard(fom);
@@ -269,15 +269,22 @@ static void hurried_creator(void *argument)
 static void refuse_run(void)
 {
     memset(&world, 0, sizeof world);
-    struct fw_domain_config config = {.wait_min_ns = LIMIT_MS * SIM_MS,
-                                      .wait_max_ns = LIMIT_MS * SIM_MS};
-    world.domain = engine_create(config, &subject_type);
+    /* One core: the fewer there are, the sooner the stop is through. */
+    struct fw_domain_config config = {
+        .locality_count = 1, .wait_min_ns = LIMIT_MS * SIM_MS, .wait_max_ns = LIMIT_MS * SIM_MS};
+    int rc = fw_domain_create(&world.domain, &config);
+    FW_ASSERT(rc == 0);
+    rc = fw_domain_add_type(world.domain, &subject_type);
+    FW_ASSERT(rc == 0);
     fw_channel_init_shared(&world.channel, world.domain);
     engine_start(world.domain);
     struct fw_thread thread;
-    int rc = fw_thread_create(&thread, "creator", hurried_creator, NULL);
+    rc = fw_thread_create(&thread, "creator", hurried_creator, NULL);
     FW_ASSERT(rc == 0);
-    loiter(8);
+    int64_t steps = sim_between(0, 12);
+    for (int64_t i = 0; i < steps; i++) {
+        sim_sleep(0);
+    }
     SIM_EXPECT(fw_domain_stop(world.domain, PATIENCE_S * SIM_S) == 0);
     fw_thread_join(&thread);
     SIM_EXPECT(atomic_load(&world.over) == atomic_load(&world.accepted));
