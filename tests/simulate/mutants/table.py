@@ -97,13 +97,6 @@ MUTANTS = [
     Mutant("firing-not-acknowledged", CHANNEL, "engine-cancel",
            "a clink that has fired looks as if it was armed",
            [("    atomic_store_explicit(&clink->channel, NULL, memory_order_release);", "")]),
-    Mutant("clink-read-after-it-was-let-go", CHANNEL, "engine-cancel",
-           "the one who fires asks a clink for its fom when both may be gone",
-           [("    struct fw_ticket ticket = fw_fom_ticket(clink_fom(clink));\n", ""),
-            ("    return ticket;\n}\n\nbool fw_channel_signal",
-             '    FW_YIELD_POINT("mutant");\n'
-             "    struct fw_ticket ticket = fw_fom_ticket(clink_fom(clink));\n"
-             "    return ticket;\n}\n\nbool fw_channel_signal")]),
     Mutant("end-leaves-clinks-armed", FOM, "engine-cancel",
            "channels keep clinks of foms that are gone",
            [("    fw_fom_disarm(fom);\n    (void)fw_wheel_cancel(&core->wheel, &fom->timer);\n"
