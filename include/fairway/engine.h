@@ -250,7 +250,8 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_fom_move(struct fw_fom *fom, struct fw_locali
 
 /*
  * A reference that may be kept longer than the fom lives, until the domain is destroyed. wake() may
- * be called by any thread, often or never; once the fom has failed or finished it does nothing.
+ * be called by any thread, often or never; once the fom has finished, or was failed because it had
+ * waited too long or the domain stopped, it does nothing.
  */
 struct fw_ticket {
     struct fw_fom *fom;
@@ -429,8 +430,8 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_descriptor_open(struct fw_descriptor **descri
 FW_PUBLIC void fw_descriptor_close(struct fw_descriptor *descriptor);
 
 /*
- * Something to be done on a locality's turn. The message is the receiver's until `run`. Any thread;
- * those of one sender arrive in order.
+ * Something to be done on a locality's turn. The message is the receiver's until `run`. Any thread.
+ * Those of one sender arrive in order; who is in a bracket is a sender of its own.
  */
 struct fw_message {
     void (*run)(struct fw_message *message);
@@ -445,7 +446,7 @@ FW_PUBLIC void fw_locality_send(struct fw_locality *locality, struct fw_message 
 
 /* Something that did not get on for too long. Lent to the call-back. */
 struct fw_stall {
-    enum { FW_STALL_TICK, FW_STALL_BRACKET, FW_STALL_READY, FW_STALL_OFFLOAD } kind;
+    enum { FW_STALL_TICK, FW_STALL_BRACKET, FW_STALL_READY } kind;
     const char *type; /* Of the fom. */
     const char *phase;
     uint64_t fom_id;

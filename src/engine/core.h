@@ -131,7 +131,8 @@ struct fw_shared_lock {
 
 /* How long waits of a type take here; the turn's. See limit.c. */
 struct fw_wait_estimate {
-    int64_t peak_ns; /* Of the longest lately. */
+    int64_t peak_ns;   /* The longest lately. */
+    int64_t missed_ns; /* The same, if those that failed had not. */
 };
 
 struct fw_core {
@@ -387,8 +388,12 @@ void fw_shared_lock(struct fw_mutex *lock) FW_ACQUIRES(*lock);
 void fw_core_lock(struct fw_core *core) FW_ACQUIRES(core->lock);
 
 /* limit.c */
+
+/* For a wait that begins; and for one that has reached its limit, by what others have shown. */
 int64_t fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom);
+int64_t fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom *fom);
 void fw_limit_observe(struct fw_core *core, const struct fw_fom *fom, int64_t waited_ns);
+void fw_limit_missed(struct fw_core *core, const struct fw_fom *fom, int64_t waited_ns);
 
 /* quiesce.c */
 void fw_safety_online(struct fw_participant *participant);

@@ -145,7 +145,7 @@ static void timer_expired(struct fw_timer *timer)
         return; /* Left over from a wait that is over. */
     }
     if (fom->flags & FW_FOM_IS_LIMITED) {
-        int64_t limit = fom->since + fw_limit_ns(core, fom);
+        int64_t limit = fom->since + fw_limit_shown_ns(core, fom);
         if (limit > core->now) {
             fw_wheel_start(&core->wheel, timer, limit); /* The limit has grown meanwhile. */
             return;
@@ -153,6 +153,9 @@ static void timer_expired(struct fw_timer *timer)
     }
     uint16_t how = fom->flags & FW_FOM_IS_LIMITED ? FW_FOM_OVERDUE : FW_FOM_TIMED_OUT;
     if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {
+        if (how == FW_FOM_OVERDUE) {
+            fw_limit_missed(core, fom, core->now - fom->since);
+        }
         fom->flags &= (uint16_t)~FW_FOM_IS_LIMITED; /* It says nothing of how long waits take. */
         fom->flags |= how;
         fw_fom_enqueue(core, fom);

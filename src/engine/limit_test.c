@@ -5,7 +5,8 @@
  * waits with a deadline of their own are left alone; waiters cost nothing until they are due; the
  * limit follows latency and load, so that what is merely slow is not failed, and what hangs is.
  * Method: a core driven by hand, on a virtual clock that moves a millisecond per round. How often a
- * wait is looked at is counted by standing between the engine and fw_limit_ns().
+ * wait is looked at is counted by standing between the engine and fw_limit_ns()
+ * and its kin.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -66,6 +67,15 @@ int64_t __wrap_fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom)
 {
     looks++;
     return __real_fw_limit_ns(core, fom);
+}
+
+int64_t __real_fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom *fom);
+int64_t __wrap_fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom *fom);
+
+int64_t __wrap_fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom *fom)
+{
+    looks++;
+    return __real_fw_limit_shown_ns(core, fom);
 }
 
 static struct by_hand hand;
@@ -160,6 +170,37 @@ static void test_overdue_fails_within_the_bound(void **state)
     pass(FW_NS_PER_MS);
     assert_int_equal(finished, 1);
     fw_ticket_wake(overdue.ticket); /* It is gone. */
+    overdue_end();
+}
+
+/*
+ * Latency is suddenly far beyond sixteen times what it was: one after the other is failed, each
+ * after twice the time of the one before, and soon as much is allowed as may be at all.
+ */
+static void test_failures_raise_the_limit(void **state)
+{
+    (void)state;
+    overdue_begin();
+    overdue.may_end = true;
+    const struct fw_fom any = {.type_number = 0};
+    struct fw_core *core = &hand.domain->cores[0];
+    enum { PATIENCE = 16 }; /* Of limit.c: what division may lose. */
+    int64_t limit = fw_limit_ns(core, &any);
+    for (int failures = 0; limit < config.wait_max_ns;) {
+        /* Two of them: that both fail at once is no reason to be twice as patient. */
+        (void)by_hand_start(&hand, &type, 0);
+        (void)by_hand_start(&hand, &type, 0);
+        by_hand_round(&hand, 0);
+        pass(limit - FW_NS_PER_MS);
+        assert_int_equal(overdue.failed_ticks, failures);
+        pass(FW_DETECTION_BOUND_NS + FW_NS_PER_MS);
+        failures += 2;
+        assert_int_equal(overdue.failed_ticks, failures);
+        int64_t next = fw_limit_ns(core, &any);
+        assert_in_range(next, next == config.wait_max_ns ? limit : 2 * limit - PATIENCE,
+                        2 * (limit + FW_DETECTION_BOUND_NS));
+        limit = next;
+    }
     overdue_end();
 }
 
@@ -531,6 +572,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overdue_fails_within_the_bound),
+        cmocka_unit_test(test_failures_raise_the_limit),
         cmocka_unit_test(test_event_and_limit_together),
         cmocka_unit_test(test_patient),
         cmocka_unit_test(test_deadlines),

@@ -51,7 +51,6 @@ static void stall_log(const struct fw_stall *stall)
         [FW_STALL_TICK] = "has been in one tick",
         [FW_STALL_BRACKET] = "has been blocked in a bracket",
         [FW_STALL_READY] = "has waited for a tick",
-        [FW_STALL_OFFLOAD] = "has waited for offloaded work",
     };
     FW_LOG(engine, WARNING, "fom %" PRIx64 " of type %s %s for %" PRId64 " ms, in %s on core %u",
            stall->fom_id, stall->type, words[stall->kind], stall->duration_ns / FW_NS_PER_MS,
