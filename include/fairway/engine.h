@@ -180,7 +180,8 @@ struct fw_fom {
  * Makes a fom of a type that the domain knows, with its home at `home`, or if that is NULL in the
  * caller's locality. All of the user's struct behind the fom is zero. Any thread. Returns 0;
  * -ESHUTDOWN while the domain is not in NORMAL; -ENOMEM if there are too many of the type, or no
- * memory. What was created is started, or given back with fw_fom_discard().
+ * memory. What was created is started, or given back with fw_fom_discard(). What belongs to the
+ * turn (channels, descriptors) is made in `initialise`: which core of its home it gets is open.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain,
                                               const struct fw_fom_type *type,
@@ -463,6 +464,11 @@ struct fw_observer {
     void (*finished)(struct fw_fom *fom, void **cross_cut);
 };
 
+/*
+ * Load between localities: left as it is; levelled by foms that change their homes; or by cores
+ * that change their localities, so that foms keep their homes. Between the cores of one locality it
+ * is always levelled. Only foms whose type has `depart` move, and those that had no tick yet.
+ */
 enum fw_balance { FW_BALANCE_OFF, FW_BALANCE_FOMS, FW_BALANCE_CORES };
 
 /* All zero is a sensible domain: one locality per core that the process may use. */
@@ -477,6 +483,7 @@ struct fw_domain_config {
     int64_t wait_max_ns;         /* And always above this. 0: 60 s. */
     int64_t stall_ns;            /* A tick, a bracket, a place in the queue is reported. 0: 1 s. */
     enum fw_balance balance;     /* What the domain does on its own when load is uneven. */
+    int64_t balance_interval_ns; /* How often. 0: 100 ms. */
 
     /* Standard phases of every fom. NULL: passed. They answer as a tick, fw_fom_next() for yes. */
     enum fw_step (*authenticate)(struct fw_fom *fom);
@@ -539,6 +546,22 @@ FW_PUBLIC struct fw_locality *fw_domain_home_by_key(struct fw_domain *domain, ui
 
 /* A home by load: the least busy. */
 FW_PUBLIC struct fw_locality *fw_domain_home_by_load(struct fw_domain *domain);
+
+/*
+ * Levels load out once, now, between localities too and whatever the domain does on its own: busy
+ * cores send some of their foms to idle ones. Any thread.
+ */
+FW_PUBLIC void fw_domain_balance(struct fw_domain *domain);
+
+/*
+ * Takes a core with its threads and its memory from one locality to another. Its foms move to the
+ * other cores of their home first. Waits for that; not from a thread of the domain. Returns 0;
+ * -EINVAL if the two are the same; -EBUSY, and the log says why, if a fom there cannot be moved or
+ * refuses for too long, if it is the last core or if another one is moving; -ESHUTDOWN while the
+ * domain is not in NORMAL. Unless it returns 0 the core stays where it was.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int
+fw_domain_move_core(struct fw_domain *domain, struct fw_locality *from, struct fw_locality *to);
 
 /*
  * Quiescence: has everyone who may have seen an object let go of it? From a tick, with a zeroed

@@ -51,7 +51,7 @@ enum fw_fom_flag {
     FW_FOM_IN_TICK = 1 << 4,      /* The guard against running twice at once. */
     FW_FOM_WANTS_PERMIT = 1 << 5, /* block_enter() refused it. */
     FW_FOM_HAS_PERMIT = 1 << 6,   /* It may enter a bracket. */
-    FW_FOM_IS_MOVING = 1 << 7,    /* On the way to another core, or about to. */
+    FW_FOM_IS_MOVING = 1 << 7,    /* Has departed and not arrived; in a tick, about to depart. */
     FW_FOM_IS_FRESH = 1 << 8,     /* Has not had a tick. */
     FW_FOM_WAS_PATIENT = 1 << 9,  /* The wait that ended was one in a patient phase. */
 };
@@ -135,6 +135,17 @@ struct fw_wait_estimate {
     int64_t missed_ns; /* The same, if those that failed had not. */
 };
 
+/* How many foms are ready, as an area under time; the turn's. See balance.c. */
+struct fw_load {
+    int64_t from;      /* The window began. */
+    int64_t mark;      /* The area is up to date until here. */
+    uint64_t area;     /* In foms times nanoseconds. */
+    uint32_t ready;    /* So many are since then. */
+    int64_t window_ns; /* Constant. */
+};
+
+enum { FW_LOAD_SHIFT = 10, FW_LOAD_ONE = 1 << FW_LOAD_SHIFT };
+
 struct fw_core {
     /* Set when the domain is made, constant. */
     struct fw_domain *domain;
@@ -168,6 +179,15 @@ struct fw_core {
     struct fw_trace *trace; /* NULL: tracing is off. */
     struct fw_sample sample;
     int64_t slept_ns; /* When it last fell asleep. */
+    struct fw_load load;
+    uint32_t shed_count;     /* So many of the next foms that can move are to, see balance.c. */
+    struct fw_core *shed_to; /* Where to; NULL: to any other core of their home. */
+    struct fw_locality *shed_home; /* And what their home is then. */
+    int64_t balance_at;            /* When it next compares itself with the others. */
+    int64_t settled_at;            /* Before that its load does not show yet what was moved. */
+    uint32_t leave_tries;          /* See leave.c. */
+    struct fw_timer leave_timer;
+    struct fw_message leave_message;
 
     /* Anyone's. */
     alignas(
@@ -182,10 +202,17 @@ struct fw_core {
     _Atomic uint32_t returning_count;        /* Threads that want their turn back. */
     _Atomic(struct fw_trace *) trace_wanted; /* What `trace` is to be from the next round on. */
     _Atomic int64_t woken_ns;                /* When another thread began to wake it. */
+    _Atomic uint32_t load_lately;    /* The turn's: mean number of ready foms, in FW_LOAD_ONEs. */
+    _Atomic int64_t asleep_since;    /* The same; 0: it is awake. */
+    _Atomic uint32_t resident_count; /* The same: foms that live here, whatever they do. */
+    _Atomic uint32_t bound_count;    /* The same: those of them that had a tick and cannot move. */
+    atomic_bool is_leaving;          /* The same: it wants to leave its locality. */
+    atomic_bool must_level;          /* fw_domain_balance() was called. */
+    _Atomic int64_t claimed_until;   /* Until then one core sends it foms, and no other may. */
     atomic_bool must_exit;
     atomic_bool must_stir;    /* Its foms are to notice that the domain's state has changed. */
     atomic_bool wants_permit; /* Has foms in permit_queue. */
-    _Atomic(struct fw_locality *) locality;
+    _Atomic(struct fw_locality *) locality; /* Changes only on its own turn. */
 
     /* Under the lock. */
     alignas(FW_CACHE_LINE) struct fw_mutex lock; /* FW_RANK_ENGINE. */
@@ -198,10 +225,15 @@ struct fw_core {
     struct fw_trace *trace_ring; /* NULL: never traced. Under the domain's lock. */
 };
 
+struct fw_leave_waiter;
+
 struct fw_locality {
     struct fw_domain *domain;
     uint32_t index;
-    /* cores[0] never changes; the others do when cores move, under the domain's lock. */
+    /*
+     * cores[0] never changes; the others do when cores move, under the domain's lock. Who reads
+     * without it may find one that has just left: it sends on what is not for it, see leave.c.
+     */
     _Atomic uint32_t core_count;
     _Atomic(struct fw_core *) cores[FW_CORES_MAX];
 };
@@ -251,6 +283,7 @@ struct fw_domain {
     struct fw_parker dumper;       /* Who waits for a dump. */
     _Atomic uint32_t next_relief;  /* Where to look first for a core that wants a permit. */
     _Atomic uint32_t next_lock;    /* Of channel_locks. */
+    _Atomic uint32_t next_home;    /* Where to begin to look for the least busy. */
 
     struct fw_shared_lock channel_locks[FW_CHANNEL_LOCKS];
     struct fw_metrics_engine *metrics; /* Of threads without a turn; always by atomic addition. */
@@ -264,13 +297,30 @@ struct fw_domain {
     struct fw_list quiescences;
     bool is_tracing;
     bool is_dumping;
-    int64_t trace_epoch_ns; /* Times in an exported trace count from here. */
+    int64_t trace_epoch_ns;            /* Times in an exported trace count from here. */
+    _Atomic(struct fw_core *) leaving; /* Written under the lock; NULL: no core is. See leave.c. */
+    struct fw_locality *leaving_to;
+    struct fw_leave_waiter *leave_waiter; /* Who asked for it, or NULL. */
+    int64_t core_move_at;                 /* Before that none moves unless it is told to. */
 };
 
 /* The core whose turn the calling thread has, or NULL. */
 static inline struct fw_core *fw_core_self(void)
 {
     return fw_thread_self()->turn;
+}
+
+/* Its locality, for the core itself, which alone changes it. */
+static inline struct fw_locality *fw_core_locality(const struct fw_core *core)
+{
+    return atomic_load_explicit(&core->locality, memory_order_relaxed);
+}
+
+/* Adds to a figure that the turn alone writes; relaxed, others only compare. */
+static inline void fw_figure_add(_Atomic uint32_t *figure, int32_t change)
+{
+    uint32_t before = atomic_load_explicit(figure, memory_order_relaxed);
+    atomic_store_explicit(figure, before + (uint32_t)change, memory_order_relaxed);
 }
 
 /* That of a fom, for its own core or for who has won it: relaxed, the winning has ordered it. */
@@ -324,12 +374,17 @@ void fw_fom_wake(struct fw_fom *fom);
 /* Takes the memory of a fom that is gone back, on the core it was born on. */
 void fw_fom_free(struct fw_core *core, struct fw_fom *fom);
 
-/* Chooses a core of the locality for a new fom. */
-struct fw_core *fw_locality_core(struct fw_locality *locality);
+/* Sends a READY fom in no queue to another core and home. False: it does not want to, and stays. */
+bool fw_fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core *to,
+                   struct fw_locality *home);
 
-/* Wakes all foms that were born here, so that they notice a change of the domain's state. */
+/*
+ * Wakes foms that were born here: all, so that they notice a change of the domain's state; or while
+ * that is NORMAL those that live on a core that is leaving.
+ */
 void fw_core_stir(struct fw_core *core);
 void fw_domain_stir_foreign(struct fw_domain *domain);
+void fw_domain_stir(struct fw_domain *domain); /* On all cores, and the foreign ones. */
 
 /* For people. */
 const char *fw_phase_name(const struct fw_fom_type *type, unsigned phase);
@@ -356,6 +411,8 @@ FW_MUST_CHECK int fw_core_add_handler(struct fw_core *core);
 void fw_domain_release_permit(struct fw_domain *domain);
 void fw_core_queue_for_permit(struct fw_core *core, struct fw_fom *fom);
 void fw_core_take_permits(struct fw_core *core);
+/* Makes those who wait for one ready: they are to ask again elsewhere. */
+void fw_core_dismiss_permits(struct fw_core *core);
 void fw_core_join(struct fw_core *core);
 
 /*
@@ -394,6 +451,35 @@ int64_t fw_limit_ns(const struct fw_core *core, const struct fw_fom *fom);
 int64_t fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom *fom);
 void fw_limit_observe(struct fw_core *core, const struct fw_fom *fom, int64_t waited_ns);
 void fw_limit_missed(struct fw_core *core, const struct fw_fom *fom, int64_t waited_ns);
+
+/* balance.c */
+void fw_balance_init(struct fw_core *core);
+
+/* At the beginning of a round, when all that has come is in the queue. */
+void fw_balance_round(struct fw_core *core);
+
+/* The core goes to sleep, at core->now, and is awake again. */
+void fw_balance_asleep(struct fw_core *core);
+void fw_balance_awake(struct fw_core *core);
+
+/* Moves a fom whose turn for a tick it is away instead, if it should and can. True: it has left. */
+bool fw_balance_shed(struct fw_core *core, struct fw_fom *fom);
+
+/* Chooses a core of the locality: the least busy, and none that is leaving. */
+struct fw_core *fw_locality_core(struct fw_locality *locality);
+
+/* leave.c */
+
+/* Asks a core to go from one locality to another. `waiter` may be NULL. 0 or a negative errno. */
+FW_MUST_CHECK int fw_leave_ask(struct fw_domain *domain, struct fw_core *core,
+                               struct fw_locality *to, struct fw_leave_waiter *waiter);
+
+/* The turn of a core that is leaving, once per round. */
+void fw_leave_check(struct fw_core *core);
+
+/* All threads have ended: nobody waits for a core any more. */
+void fw_leave_abort(struct fw_domain *domain);
+void fw_leave_init(struct fw_core *core);
 
 /* quiesce.c */
 void fw_safety_online(struct fw_participant *participant);

@@ -25,10 +25,19 @@ FW_LOG_MODULE_USE(engine);
 
 enum { WATCH_NS = 100 * FW_NS_PER_MS, REPORT_EVERY = 50 };
 
+/* One, unless there are to be as many localities as caches, or as nodes: then all that share it. */
+static uint32_t cores_per_locality(uint32_t localities, const struct fw_topology *topology)
+{
+    bool is_cache =
+        localities > 1 && (localities == topology->l2_count || localities == topology->l3_count ||
+                           localities == topology->node_count);
+    return is_cache ? topology->cpu_count / localities : 1;
+}
+
 static void config_complete(struct fw_domain_config *config, const struct fw_topology *topology)
 {
     if (config->cores_per_locality == 0) {
-        config->cores_per_locality = 1;
+        config->cores_per_locality = cores_per_locality(config->locality_count, topology);
     }
     if (config->locality_count == 0) {
         uint32_t cores = topology->cpu_count;
@@ -42,6 +51,7 @@ static void config_complete(struct fw_domain_config *config, const struct fw_top
     config->wait_min_ns += config->wait_min_ns == 0 ? FW_NS_PER_S : 0;
     config->wait_max_ns += config->wait_max_ns == 0 ? 60 * (int64_t)FW_NS_PER_S : 0;
     config->stall_ns += config->stall_ns == 0 ? FW_NS_PER_S : 0;
+    config->balance_interval_ns += config->balance_interval_ns == 0 ? 100 * FW_NS_PER_MS : 0;
     config->spare_idle_ns += config->spare_idle_ns == 0 ? 2 * (int64_t)FW_NS_PER_S : 0;
 }
 
@@ -74,7 +84,6 @@ static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t in
 {
     core->domain = domain;
     core->index = index;
-    core->cpu = domain->topology.cpus[index % domain->topology.cpu_count];
     core->is_observed =
         domain->config.observer.tick_begins != NULL || domain->config.observer.tick_ended != NULL;
     core->now = fw_clock_now_ns();
@@ -98,6 +107,8 @@ static int core_init(struct fw_core *core, struct fw_domain *domain, uint32_t in
     atomic_init(&locality->cores[place], core);
     atomic_init(&locality->core_count, place + 1);
     atomic_init(&core->locality, locality);
+    fw_balance_init(core);
+    fw_leave_init(core);
     struct fw_reason reason;
     int rc = fw_reactor_create(&core->reactor, &reason);
     if (rc != 0) {
@@ -127,6 +138,18 @@ static void core_fini(struct fw_core *core)
     fw_wheel_fini(&core->wheel);
 }
 
+/* Gives each core its CPU, so that those of a locality share a cache if possible. */
+static int domain_place_cores(struct fw_domain *domain)
+{
+    uint32_t places[FW_CORES_MAX];
+    int rc = fw_topology_group(&domain->topology, domain->config.cores_per_locality,
+                               domain->locality_count, places);
+    for (uint32_t i = 0; rc == 0 && i < domain->core_count; i++) {
+        domain->cores[i].cpu = domain->topology.cpus[places[i]];
+    }
+    return rc;
+}
+
 static int domain_make_cores(struct fw_domain *domain)
 {
     const struct fw_domain_config *config = &domain->config;
@@ -147,8 +170,12 @@ static int domain_make_cores(struct fw_domain *domain)
         domain->localities[i].domain = domain;
         domain->localities[i].index = i;
     }
+    int rc = domain_place_cores(domain);
+    if (rc != 0) {
+        return rc;
+    }
     for (uint32_t i = 0; i < domain->core_count; i++) {
-        int rc = core_init(&domain->cores[i], domain, i);
+        rc = core_init(&domain->cores[i], domain, i);
         if (rc != 0) {
             return rc;
         }
@@ -304,6 +331,7 @@ static void domain_end_threads(struct fw_domain *domain)
             (void)fw_reactor_poll(domain->cores[i].reactor, 0);
         }
     }
+    fw_leave_abort(domain);
 }
 
 int fw_domain_start(struct fw_domain *domain)
@@ -325,8 +353,7 @@ int fw_domain_start(struct fw_domain *domain)
     return rc;
 }
 
-/* Wakes every fom, after the state has changed. */
-static void domain_stir(struct fw_domain *domain)
+void fw_domain_stir(struct fw_domain *domain)
 {
     for (uint32_t i = 0; i < domain->core_count; i++) {
         /* Release, for the acquire in the loop. */
@@ -341,7 +368,7 @@ void fw_domain_drain(struct fw_domain *domain)
     uint32_t state = FW_DOMAIN_NORMAL;
     FW_YIELD_POINT("domain: drain");
     if (atomic_compare_exchange_strong(&domain->state, &state, FW_DOMAIN_DRAIN)) {
-        domain_stir(domain);
+        fw_domain_stir(domain);
     }
 }
 
@@ -383,7 +410,7 @@ uint64_t fw_domain_stop(struct fw_domain *domain, int64_t grace_ns)
     if (domain_wait(domain, grace_ns < INT64_MAX - now ? now + grace_ns : INT64_MAX) > 0) {
         /* Release, for the acquire in forced_error(). */
         atomic_store_explicit(&domain->is_killing, true, memory_order_release);
-        domain_stir(domain);
+        fw_domain_stir(domain);
         (void)domain_wait(domain, INT64_MAX);
     }
     atomic_store(&domain->state, FW_DOMAIN_STOP);
@@ -406,39 +433,6 @@ struct fw_locality *fw_domain_home_by_key(struct fw_domain *domain, uint64_t key
 {
     uint64_t hash = fw_hash(&key, sizeof key, 0);
     return &domain->localities[((hash >> 32) * domain->locality_count) >> 32];
-}
-
-/* How busy a core is: foms that are ready count most, those it has at all decide between equals. */
-static int64_t core_load(const struct fw_core *core)
-{
-    /* Relaxed: figures to choose by. */
-    int64_t ready = atomic_load_explicit(&core->queue_length, memory_order_relaxed);
-    return (ready << 32) + atomic_load_explicit(&core->live_count, memory_order_relaxed);
-}
-
-struct fw_core *fw_locality_core(struct fw_locality *locality)
-{
-    uint32_t count = atomic_load_explicit(&locality->core_count, memory_order_acquire);
-    struct fw_core *best = atomic_load_explicit(&locality->cores[0], memory_order_acquire);
-    for (uint32_t i = 1; i < count; i++) {
-        struct fw_core *core = atomic_load_explicit(&locality->cores[i], memory_order_acquire);
-        if (core_load(core) < core_load(best)) {
-            best = core;
-        }
-    }
-    return best;
-}
-
-struct fw_locality *fw_domain_home_by_load(struct fw_domain *domain)
-{
-    struct fw_core *best = fw_locality_core(&domain->localities[0]);
-    for (uint32_t i = 1; i < domain->locality_count; i++) {
-        struct fw_core *core = fw_locality_core(&domain->localities[i]);
-        if (core_load(core) < core_load(best)) {
-            best = core;
-        }
-    }
-    return atomic_load_explicit(&best->locality, memory_order_acquire);
 }
 
 void fw_locality_send(struct fw_locality *locality, struct fw_message *message)

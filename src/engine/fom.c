@@ -53,13 +53,38 @@ static bool phase_is_patient(const struct fw_fom *fom)
 
 /* ---- where it runs ------------------------------------------------------------------------- */
 
+static void fom_send(struct fw_fom *fom, struct fw_core *to)
+{
+    /* Relaxed: who sends it publishes it; who wakes it does not read this while it is READY. */
+    atomic_store_explicit(&fom->core, to, memory_order_relaxed);
+    fw_mail_send_fom(to, fom);
+}
+
+/*
+ * A fom that has just started, or moved. False: it was sent on. Its sender had chosen a core that
+ * has left the fom's home since; nothing of the fom is bound to this one yet.
+ */
+static bool fom_arrive(struct fw_core *core, struct fw_fom *fom)
+{
+    struct fw_locality *home = fw_fom_home(fom);
+    if (FW_UNLIKELY(fw_core_locality(core) != home)) {
+        fom_send(fom, fw_locality_core(home));
+        return false;
+    }
+    fw_figure_add(&core->resident_count, 1);
+    if ((fom->flags & (FW_FOM_IS_MOVING | FW_FOM_IS_FRESH)) == FW_FOM_IS_MOVING) {
+        fom->type->arrive(fom);
+    }
+    fom->flags &= (uint16_t)~FW_FOM_IS_MOVING;
+    return true;
+}
+
 void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom)
 {
     FW_ASSERT(fw_fom_core(fom) == core);
     bool has_moved = (fom->flags & FW_FOM_IS_MOVING) != 0;
-    if (has_moved) {
-        fom->flags &= (uint16_t)~FW_FOM_IS_MOVING;
-        fom->type->arrive(fom);
+    if (FW_UNLIKELY(fom->flags & (FW_FOM_IS_MOVING | FW_FOM_IS_FRESH)) && !fom_arrive(core, fom)) {
+        return;
     }
     if (FW_UNLIKELY(core->trace != NULL)) {
         fw_trace_ready(core, fom, has_moved);
@@ -104,11 +129,14 @@ void fw_ticket_wake(struct fw_ticket ticket)
     }
 }
 
-/* Goes where fw_fom_move() said, if it may. False: it stays. */
-static bool fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core *to)
+bool fw_fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core *to,
+                   struct fw_locality *home)
 {
+    FW_ASSERT((fom->flags & FW_FOM_IN_TICK) == 0);
+    /* Before its first tick nothing of it is bound to a core, whatever its type. */
+    bool is_fresh = (fom->flags & FW_FOM_IS_FRESH) != 0;
     fw_fom_disarm(fom);
-    if (to == core || !fom->type->depart(fom)) {
+    if (to == core || (!is_fresh && !fom->type->depart(fom))) {
         return false;
     }
     (void)fw_wheel_cancel(&core->wheel, &fom->timer);
@@ -116,10 +144,11 @@ static bool fom_depart(struct fw_core *core, struct fw_fom *fom, struct fw_core 
     if (FW_UNLIKELY(core->trace != NULL)) {
         fw_trace_fom(core, fom, FW_TRACE_MOVE, to->index);
     }
-    fom->flags |= FW_FOM_IS_MOVING;
-    /* Relaxed: who sends it publishes it; who wakes it does not read this while it is READY. */
-    atomic_store_explicit(&fom->core, to, memory_order_relaxed);
-    fw_mail_send_fom(to, fom);
+    fw_figure_add(&core->resident_count, -1);
+    /* How long it waited was observed here. */
+    fom->flags = (uint16_t)((fom->flags & ~FW_FOM_IS_LIMITED) | FW_FOM_IS_MOVING);
+    fom->locality = (uint16_t)home->index;
+    fom_send(fom, to);
     return true;
 }
 
@@ -130,8 +159,7 @@ int fw_fom_move(struct fw_fom *fom, struct fw_locality *home)
         return -ENOTSUP;
     }
     fom->flags |= FW_FOM_IS_MOVING;
-    fom->next = (struct fw_fom *)(void *)fw_locality_core(home); /* No queue has it in a tick. */
-    fom->locality = (uint16_t)home->index;
+    fom->next = (struct fw_fom *)(void *)home; /* No queue has it in a tick. */
     return 0;
 }
 
@@ -254,7 +282,9 @@ int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain, const struct fw
         rc = -ENOMEM;
         goto refused;
     }
-    memset((char *)made + sizeof made->wake_word, 0, type->size - sizeof made->wake_word);
+    /* Not `core`: fw_core_stir() may be looking at it. */
+    memset((char *)made + offsetof(struct fw_fom, type), 0,
+           type->size - offsetof(struct fw_fom, type));
     fw_word_create(&made->wake_word);
     made->type = type;
     made->type_number = (uint8_t)number;
@@ -264,12 +294,14 @@ int fw_fom_create(struct fw_fom **fom, struct fw_domain *domain, const struct fw
     made->priority = FW_FOM_PRIORITY_NORMAL;
     made->flags = FW_FOM_IS_FRESH;
     fw_timer_init(&made->timer, timer_expired);
-    struct fw_core *core =
-        home == NULL && self != NULL
-            ? self
-            : fw_locality_core(home != NULL ? home : fw_domain_home_by_load(domain));
-    atomic_init(&made->core, core);
-    made->locality = (uint16_t)atomic_load_explicit(&core->locality, memory_order_relaxed)->index;
+    struct fw_core *core = self;
+    if (home != NULL || self == NULL) {
+        home = home != NULL ? home : fw_domain_home_by_load(domain);
+        core = fw_locality_core(home);
+    }
+    /* Relaxed: who starts it publishes it. */
+    atomic_store_explicit(&made->core, core, memory_order_relaxed);
+    made->locality = (uint16_t)(home != NULL ? home : fw_core_locality(self))->index;
     *fom = made;
     return 0;
 
@@ -302,19 +334,44 @@ static void stir_one(void *object, void *context)
     fw_fom_wake(fom); /* Those that are ready too: they may be about to park. */
 }
 
+/*
+ * Those that are ready leave the core anyway when their tick is due. The pool is ours while we
+ * visit it, so one that is parked is not freed before its core has been read; it may move
+ * meanwhile, and then is woken for nothing.
+ */
+static void stir_resident(void *object, void *context)
+{
+    struct fw_fom *fom = object;
+    /* Acquire, for the release in fw_word_park(): its core is the one it parked on, or a later. */
+    uint64_t word = atomic_load_explicit(&fom->wake_word, memory_order_acquire);
+    if (fw_word_state(word) == FW_WORD_PARKED && fw_fom_core(fom) == context) {
+        fw_fom_wake(fom);
+    }
+}
+
+/* Stirs those whose business it is, in the pools of a core or of the domain. */
+static void pools_stir(struct fw_domain *domain, struct fw_pool *pools)
+{
+    bool is_normal = fw_domain_state(domain) == FW_DOMAIN_NORMAL;
+    /* Acquire, for the release in leave.c. */
+    struct fw_core *leaving = atomic_load_explicit(&domain->leaving, memory_order_acquire);
+    if (is_normal && leaving == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < domain->type_count; i++) {
+        fw_pool_visit(&pools[i], is_normal ? stir_resident : stir_one, leaving);
+    }
+}
+
 void fw_core_stir(struct fw_core *core)
 {
-    for (uint32_t i = 0; i < core->domain->type_count; i++) {
-        fw_pool_visit(&core->pools[i], stir_one, NULL);
-    }
+    pools_stir(core->domain, core->pools);
 }
 
 void fw_domain_stir_foreign(struct fw_domain *domain)
 {
     fw_mutex_lock(&domain->lock);
-    for (uint32_t i = 0; i < domain->type_count; i++) {
-        fw_pool_visit(&domain->foreign_pools[i], stir_one, NULL);
-    }
+    pools_stir(domain, domain->foreign_pools);
     fw_mutex_unlock(&domain->lock);
 }
 
@@ -535,6 +592,7 @@ static void fom_begin_special(struct fw_core *core, struct fw_fom *fom, uint16_t
 {
     if (flags & FW_FOM_IS_FRESH) {
         fw_histogram_record(&core->metrics->first_tick, fom_delay(core, fom));
+        fw_figure_add(&core->bound_count, fom->type->depart == NULL ? 1 : 0);
         if (core->domain->config.observer.created != NULL) {
             core->domain->config.observer.created(fom, &fom->cross_cut);
         }
@@ -583,6 +641,8 @@ static void fom_end(struct fw_core *core, struct fw_fom *fom)
         core->domain->config.observer.finished(fom, &fom->cross_cut);
     }
     fw_core_show(core, NULL);
+    fw_figure_add(&core->resident_count, -1);
+    fw_figure_add(&core->bound_count, fom->type->depart == NULL ? -1 : 0);
     fom_give_permit_back(core, fom);
     fom_release(fom, core->domain, core);
 }
@@ -613,7 +673,8 @@ static bool fom_settle(struct fw_core *core, struct fw_fom *fom, unsigned *step)
     uint16_t flags = fom->flags;
     fom->flags = *step == FW_STEP_WAIT ? flags & FW_FOM_HAS_DEADLINE : 0;
     if (flags & FW_FOM_IS_MOVING) {
-        if (fom_depart(core, fom, (struct fw_core *)(void *)fom->next)) {
+        struct fw_locality *home = (struct fw_locality *)(void *)fom->next;
+        if (fw_fom_depart(core, fom, fw_locality_core(home), home)) {
             return true;
         }
         *step = FW_STEP_YIELD; /* It stays, and its clinks are disarmed: let it look again. */
@@ -663,9 +724,15 @@ void fw_core_run_ticks(struct fw_core *core)
         if (fom == NULL) {
             break;
         }
+        if (FW_UNLIKELY(core->shed_count > 0) && fw_balance_shed(core, fom)) {
+            continue;
+        }
         fom_run(core, fom);
     }
     fw_core_show(core, NULL);
+    if (FW_UNLIKELY(atomic_load_explicit(&core->is_leaving, memory_order_relaxed))) {
+        fw_leave_check(core);
+    }
 }
 
 enum fw_step fw_fom_wait_until(struct fw_fom *fom, unsigned phase, int64_t deadline_ns)

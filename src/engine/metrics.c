@@ -10,6 +10,7 @@ static const struct fw_metric rows[] = {
     COUNTER(foms_failed, "foms that went to FAILED"),
     COUNTER(foms_overdue, "of these, for waiting too long"),
     COUNTER(foms_moved, "foms that left for another core"),
+    COUNTER(core_moves, "times that the core left its locality for another"),
     COUNTER(rounds, "rounds: looks at the outside, with some ticks before each"),
     COUNTER(mail_ring, "foms and messages received from other cores"),
     COUNTER(mail_inbox, "foms and messages received from threads without a turn"),

@@ -17,6 +17,7 @@ struct fw_metrics_engine {
     struct fw_counter foms_failed;
     struct fw_counter foms_overdue;
     struct fw_counter foms_moved;
+    struct fw_counter core_moves;
     struct fw_counter rounds;
     struct fw_counter mail_ring;
     struct fw_counter mail_inbox;

@@ -90,6 +90,7 @@ static uint64_t round_begin(struct fw_core *core)
     }
     fw_core_take_permits(core);
     observe_delay(core);
+    fw_balance_round(core);
     fw_counter_increment(&core->metrics->rounds);
     return sampled;
 }
@@ -133,7 +134,7 @@ static bool is_interrupted(const struct fw_core *core)
 static int64_t sleep_limit(const struct fw_core *core, bool is_flushed)
 {
     int64_t next = fw_wheel_next(&core->wheel);
-    int64_t limit = next == FW_WHEEL_NEVER ? -1 : next - fw_clock_now_ns();
+    int64_t limit = next == FW_WHEEL_NEVER ? -1 : next - core->now;
     if (next != FW_WHEEL_NEVER && limit < 0) {
         limit = 0;
     }
@@ -148,10 +149,12 @@ static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t
 {
     uint64_t begun = FW_UNLIKELY(core->is_watched) ? fw_clock_cycles() : 0;
     fw_counter_increment(&core->metrics->sleeps);
+    fw_balance_asleep(core);
     fw_safety_offline(&handler->safety);
     fw_reactor_wait(core->reactor, limit_ns);
     fw_safety_online(&handler->safety);
     core->now = fw_clock_now_ns();
+    fw_balance_awake(core);
     if (FW_UNLIKELY(core->is_watched)) {
         core->sample.asleep += fw_clock_cycles() - begun;
         if (core->trace != NULL) {
@@ -170,7 +173,11 @@ static void look_outside(struct fw_core *core, struct fw_handler *handler, bool 
         fw_doorbell_arm(&core->bell);
         fw_core_take_permits(core);
         bool has_work = fw_mail_receive(core) > 0 || core->queue.length > 0 || is_interrupted(core);
-        int64_t limit = has_work ? 0 : sleep_limit(core, is_flushed);
+        int64_t limit = 0;
+        if (!has_work) {
+            core->now = fw_clock_now_ns();
+            limit = sleep_limit(core, is_flushed);
+        }
         if (limit == 0) {
             fw_reactor_wait(core->reactor, 0);
         } else {

@@ -146,6 +146,12 @@ static void handler_run(void *argument)
             FW_LOG(engine, WARNING, "cannot bind a thread to CPU %u; it runs anywhere",
                    core->cpu.id);
         }
+        /* What this core's pools take is touched by its threads first, and so comes from there. */
+        int rc = fw_memory_prefer_node(core->cpu.node_id);
+        if (rc != 0 && core->domain->topology.node_count > 1) {
+            FW_LOG(engine, WARNING, "memory of core %u may come from other nodes: %s", core->index,
+                   strerrordesc_np(-rc));
+        }
     }
     /* At first it is wanted, and waits for the turn as long as it takes. */
     for (bool is_new = true; turn_wait(handler, !is_new); is_new = false) {
@@ -304,6 +310,17 @@ void fw_core_take_permits(struct fw_core *core)
         if (atomic_load(&core->domain->permits) > 0) {
             permit_offer(core->domain); /* The one who rang here may have had another in mind. */
         }
+    }
+}
+
+void fw_core_dismiss_permits(struct fw_core *core)
+{
+    struct fw_fom *fom;
+    while ((fom = fw_queue_level_pop(&core->permit_queue)) != NULL) {
+        fw_fom_enqueue(core, fom);
+    }
+    if (atomic_exchange(&core->wants_permit, false) && atomic_load(&core->domain->permits) > 0) {
+        permit_offer(core->domain); /* Who rang here had those in mind that have just gone. */
     }
 }
 
