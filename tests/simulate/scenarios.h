@@ -13,7 +13,12 @@ extern const struct sim_scenario sim_scenario_engine_block_stop;
 extern const struct sim_scenario sim_scenario_engine_cancel;
 extern const struct sim_scenario sim_scenario_engine_drain;
 extern const struct sim_scenario sim_scenario_engine_idle;
+extern const struct sim_scenario sim_scenario_engine_leave;
+extern const struct sim_scenario sim_scenario_engine_level;
+extern const struct sim_scenario sim_scenario_engine_level_cores;
+extern const struct sim_scenario sim_scenario_engine_level_told;
 extern const struct sim_scenario sim_scenario_engine_mail;
+extern const struct sim_scenario sim_scenario_engine_move;
 extern const struct sim_scenario sim_scenario_engine_quiesce;
 extern const struct sim_scenario sim_scenario_engine_refuse;
 extern const struct sim_scenario sim_scenario_engine_resource;
@@ -44,7 +49,12 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_timeout, \
     &sim_scenario_engine_drain, \
     &sim_scenario_engine_idle, \
+    &sim_scenario_engine_leave, \
+    &sim_scenario_engine_level, \
+    &sim_scenario_engine_level_cores, \
+    &sim_scenario_engine_level_told, \
     &sim_scenario_engine_mail, \
+    &sim_scenario_engine_move, \
     &sim_scenario_engine_quiesce, \
     &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
