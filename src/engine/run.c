@@ -151,7 +151,9 @@ static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t
     fw_counter_increment(&core->metrics->sleeps);
     fw_balance_asleep(core);
     fw_safety_offline(&handler->safety);
-    fw_reactor_wait(core->reactor, limit_ns);
+    /* That may have granted quiescence, and so have woken foms: of others, or of this core. */
+    (void)fw_mail_flush(core);
+    fw_reactor_wait(core->reactor, core->queue.length > 0 ? 0 : limit_ns);
     fw_safety_online(&handler->safety);
     core->now = fw_clock_now_ns();
     fw_balance_awake(core);
