@@ -62,8 +62,8 @@ MUTANTS = [
            [("            return is_parked;", "            return true;")]),
     Mutant("timer-does-not-compete", FOM, "engine-timeout",
            "a fom that was just woken is found overdue all the same",
-           [("    if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {\n        fom->flags &=",
-             "    (void)fw_word_wake(&fom->wake_word, FW_WORD_ANY);\n    {\n        fom->flags &=")]),
+           [("    if (fw_word_wake(&fom->wake_word, FW_WORD_ANY)) {\n        if (how",
+             "    (void)fw_word_wake(&fom->wake_word, FW_WORD_ANY);\n    {\n        if (how")]),
 
     # ---- late wake-ups
     Mutant("generation-not-compared", WORD, "engine-timeout",
@@ -134,7 +134,7 @@ MUTANTS = [
              '    FW_YIELD_POINT("fom: counted");\n    live_add(domain, self, 1);')]),
     Mutant("drain-stirs-nobody", DOMAIN, "engine-drain",
            "those who wait patiently never hear of the drain",
-           [("FW_DOMAIN_DRAIN)) {\n        domain_stir(domain);", "FW_DOMAIN_DRAIN)) {")]),
+           [("FW_DOMAIN_DRAIN)) {\n        fw_domain_stir(domain);", "FW_DOMAIN_DRAIN)) {")]),
     Mutant("drain-forgets-foms-of-strangers", DOMAIN, "engine-drain",
            "foms that were created without a turn never hear of the drain",
            [("    fw_domain_stir_foreign(domain);\n", "")]),
