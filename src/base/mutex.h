@@ -19,15 +19,18 @@
  * ARCHITECTURE.md says why each lock has its place; the two change in the same commit.
  */
 enum fw_lock_rank {
-    FW_RANK_METRICS = 50,    /* Registering and reading metrics; never on a hot path. */
-    FW_RANK_DOMAIN = 55,     /* Who takes part in a domain; foms born outside of it. */
-    FW_RANK_CORE = 60,       /* The threads of a core. */
-    FW_RANK_CHANNEL = 65,    /* Shared channels and resources. */
-    FW_RANK_LOG_SHARED = 79, /* The log's ring for threads that have none of their own. */
-    FW_RANK_LOG = 80,        /* The log's writer: anyone may log under any lock but a leaf. */
-    FW_RANK_LOG_LISTS = 82,  /* Who logs: modules, sites, rings. Never held while writing. */
-    FW_RANK_DISK = 85,       /* A leaf: the lists between a disk and its threads. */
-    FW_RANK_MPSC_PUSH = 90,  /* A leaf: nothing is taken under it. */
+    FW_RANK_METRICS = 50,       /* Registering and reading metrics; never on a hot path. */
+    FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
+    FW_RANK_CORE = 60,          /* The threads of a core. */
+    FW_RANK_CHANNEL = 65,       /* Shared channels and resources. */
+    FW_RANK_JOBS_COMMANDS = 70, /* Commands under way and timed; they are posted under it. */
+    FW_RANK_JOBS_ROLE = 72,     /* The dispatcher's role; taken by try-lock. */
+    FW_RANK_JOBS_FRONT = 74,    /* Posting and rejoining: owners and slots. */
+    FW_RANK_LOG_SHARED = 79,    /* The log's ring for threads that have none of their own. */
+    FW_RANK_LOG = 80,           /* The log's writer: anyone may log under any lock but a leaf. */
+    FW_RANK_LOG_LISTS = 82,     /* Who logs: modules, sites, rings. Never held while writing. */
+    FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
+    FW_RANK_MPSC_PUSH = 90,     /* A leaf: nothing is taken under it. */
 };
 
 struct FW_CAPABILITY("mutex") fw_mutex {

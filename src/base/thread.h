@@ -37,6 +37,7 @@ struct fw_thread_state {
     struct fw_mutex *held_last; /* Of the locks it holds the one taken last, see base/mutex.h. */
     void *turn;                 /* The core whose turn the thread has, or NULL; the engine's. */
     void *handler;              /* What the engine knows of a thread of its own, or NULL. */
+    void *job_member;           /* What the thread is in a job kernel; jobs'. */
     const char *name;           /* As created with; of an adopted thread the kernel's. */
     _Atomic(void *) log_ring;   /* Where its lines go; the log's, see src/log/ring.h. */
     atomic_bool log_busy;       /* It is inside log_ring just now. */

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Constrained multi-lane scheduling: how many requests of each lane a resource may hold at once.
+ *
+ * A request that waits for its sub-requests keeps its worker (and before that its slot in the ready
+ * pool). If requests of that kind may take all workers, none is left for the sub-requests, and
+ * everyone waits for ever. So each of the lanes 0, 1 and 2 gets a share of the resource in percent,
+ * and lane 3 the rest; a request of lane l may use the shares of the lanes 0 to l and no other.
+ *
+ *     N units, percentages c0 c1 c2
+ *
+ *     s_l = floor(N * c_l / 100), at least 1 if c_l > 0        for l = 0, 1, 2
+ *     s_3 = N - s_0 - s_1 - s_2
+ *     S_k = s_0 + ... + s_k                                     so S_3 = N
+ *
+ * Whether a set of requests can be given units is a matching of requests to shares, and by Hall's
+ * theorem the answer is four sums: n_0 + ... + n_k <= S_k for every k. So one more request of lane
+ * l is admitted iff, for every k >= l, the number admitted in lanes 0 to k, plus one, is at most
+ * S_k. No unit is ever assigned to a lane, and nobody has to be moved to let another in.
+ *
+ * That is why it cannot hang: the lanes 0 to k never hold more than S_k, so beyond them at least
+ * s_{k+1} + ... + s_3 units are left for those they wait for, which are in lanes above k. Lane 3
+ * waits for nobody, hence ends, hence lane 2 does, and so on.
+ *
+ * For workers all four counts fit one 64-bit word, 16 bits for each lane, and a worker that ends a
+ * request gives its unit back by one atomic subtraction, without a lock. The limits are such a word
+ * too (the S_k), so that they can be replaced while requests are admitted. Slots are counted under
+ * the lock that posting takes anyway, and may be more than 65,535.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/assert.h"
+#include "base/base.h"
+#include "base/thread.h"
+
+enum {
+    FW_CMLS_LANES = 4,
+    FW_CMLS_FIELD_BITS = 16,
+    FW_CMLS_FIELD_MAX = (1 << FW_CMLS_FIELD_BITS) - 1,
+};
+
+/* S_0 to S_3. */
+struct fw_cmls {
+    uint32_t sums[FW_CMLS_LANES];
+};
+
+/*
+ * The sums for `count` units. With lanes off all four are `count`. Returns 0, or -EINVAL if less
+ * than one unit is left for lane 3.
+ */
+FW_MUST_CHECK int fw_cmls_init(struct fw_cmls *cmls, uint32_t count, const uint32_t percent[3],
+                               bool lanes_on);
+
+/*
+ * The sums for a part of the units that init() accepted, where the same percentages may leave
+ * nothing for lane 3: then the largest shares give, but every lane that has a percentage, and lane
+ * 3, keeps at least one. `count` is at least fw_cmls_least().
+ */
+void fw_cmls_fit(struct fw_cmls *cmls, uint32_t count, const uint32_t percent[3], bool lanes_on);
+
+/* The fewest units with which every lane that has a percentage, and lane 3, has one. */
+uint32_t fw_cmls_least(const uint32_t percent[3], bool lanes_on);
+
+/* True if one more of `lane` may come to those that `used` counts. */
+static inline bool fw_cmls_admits(const struct fw_cmls *cmls, const uint32_t used[FW_CMLS_LANES],
+                                  uint32_t lane)
+{
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < FW_CMLS_LANES; k++) {
+        sum += used[k];
+        if (k >= lane && sum + 1 > cmls->sums[k]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static inline uint32_t fw_cmls_field(uint64_t word, uint32_t lane)
+{
+    return (uint32_t)(word >> (lane * FW_CMLS_FIELD_BITS)) & FW_CMLS_FIELD_MAX;
+}
+
+static inline uint64_t fw_cmls_unit(uint32_t lane)
+{
+    return UINT64_C(1) << (lane * FW_CMLS_FIELD_BITS);
+}
+
+/* The limits as a word. No sum is above FW_CMLS_FIELD_MAX. */
+uint64_t fw_cmls_pack(const struct fw_cmls *cmls);
+
+/*
+ * The lowest lane of which the word admits one more, FW_CMLS_LANES if it admits none. Who may come
+ * in lane l may come in every lane above: it has fewer sums to keep to.
+ */
+static inline uint32_t fw_cmls_lowest(uint64_t word, uint64_t limits)
+{
+    uint32_t sum = 0;
+    uint32_t lowest = 0;
+    for (uint32_t k = 0; k < FW_CMLS_LANES; k++) {
+        sum += fw_cmls_field(word, k);
+        if (sum >= fw_cmls_field(limits, k)) {
+            lowest = k + 1;
+        }
+    }
+    return lowest;
+}
+
+/* Admits one of `lane` if the limits allow it. False: nothing has changed. */
+static inline bool fw_cmls_enter(_Atomic uint64_t *word, uint64_t limits, uint32_t lane)
+{
+    /* Relaxed: who comes in learns nothing from who went. */
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    do {
+        if (lane < fw_cmls_lowest(seen, limits)) {
+            return false;
+        }
+        FW_YIELD_POINT("cmls: admissible");
+    } while (!atomic_compare_exchange_weak_explicit(word, &seen, seen + fw_cmls_unit(lane),
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+/*
+ * Gives the unit back. Release, for who takes a word of 0 to mean that nothing runs: it sees all
+ * that those who ran have done.
+ */
+static inline void fw_cmls_leave(_Atomic uint64_t *word, uint32_t lane)
+{
+    uint64_t before = atomic_fetch_sub_explicit(word, fw_cmls_unit(lane), memory_order_release);
+    FW_ASSERT(fw_cmls_field(before, lane) > 0);
+}

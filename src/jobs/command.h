@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the queue of commands (command.c) and the system's own commands (system.c).
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include <fairway/jobs.h>
+
+#include "base/text.h"
+
+struct fw_jobs_output {
+    struct fw_text text;
+};
+
+extern const struct fw_jobs_command fw_jobs_system_commands[];
+extern const size_t fw_jobs_system_commands_count;

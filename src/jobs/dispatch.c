@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dispatcher's role; kernel.h explains it.
+ */
+#include "base/assert.h"
+#include "io/clock.h"
+#include "jobs/kernel.h"
+
+void fw_jobs_drain_inbox(struct fw_jobs *jobs)
+{
+    if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {
+        return;
+    }
+    /* Acquire, for the release in post_push(). */
+    struct fw_job *newest = atomic_exchange_explicit(&jobs->inbox, NULL, memory_order_acquire);
+    struct fw_job *oldest = NULL;
+    while (newest != NULL) {
+        struct fw_job *before = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = before;
+    }
+    while (oldest != NULL) {
+        struct fw_job *next = oldest->next;
+        atomic_store_explicit(&oldest->state, FW_JOB_READY, memory_order_relaxed);
+        fw_ready_push(&jobs->ready, oldest);
+        fw_owner_ready_add(oldest->record, oldest);
+        oldest = next;
+    }
+}
+
+void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job)
+{
+    fw_ready_remove(&jobs->ready, job);
+    fw_owner_ready_remove(job->record, job);
+    uint32_t lane = fw_job_lane(job->flags);
+    /* Release, for the acquire in slot_try(). Only the holder of the role writes it. */
+    uint64_t freed = atomic_load_explicit(&jobs->slots_freed[lane], memory_order_relaxed);
+    atomic_store_explicit(&jobs->slots_freed[lane], freed + 1, memory_order_release);
+}
+
+/* The tick by which plain and boosted requests are compared; without boosts any will do. */
+static int64_t dispatch_tick(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static int64_t dispatch_tick(struct fw_jobs *jobs)
+{
+    if (jobs->ready.slopes[FW_READY_BOOSTED] == jobs->ready.slopes[FW_READY_PLAIN]) {
+        return 0;
+    }
+    fw_mutex_lock(&jobs->front);
+    int64_t tick = fw_jobs_tick(jobs);
+    fw_mutex_unlock(&jobs->front);
+    return tick;
+}
+
+static void note_wait(struct fw_jobs *jobs, struct fw_jobs_running *running, int64_t posted_ns)
+    FW_REQUIRES(jobs->role);
+static void note_wait(struct fw_jobs *jobs, struct fw_jobs_running *running, int64_t posted_ns)
+{
+    running->begin_ns = fw_clock_now_ns();
+    int64_t waited_ns = running->begin_ns - posted_ns;
+    running->record->wait_ns += waited_ns;
+    uint32_t lane = fw_job_lane(running->flags);
+    fw_histogram_record(fw_jobs_metrics_wait(&jobs->metrics, lane), (uint64_t)waited_ns);
+    fw_histogram_record(fw_jobs_metrics_class(&jobs->metrics, fw_jobs_class(running->priority)),
+                        (uint64_t)waited_ns);
+}
+
+void fw_jobs_note_running(struct fw_jobs *jobs, struct fw_jobs_member *member, struct fw_job *job)
+{
+    FW_ASSERT(member->depth < FW_JOBS_DEPTH_MAX);
+    struct fw_jobs_running *running = &member->running[member->depth++];
+    running->job = job;
+    running->runnable = job->runnable;
+    running->owner = job->owner;
+    running->record = job->record;
+    running->priority = job->priority;
+    running->flags = job->flags;
+    running->sequence = job->sequence;
+    running->begin_ns = 0;
+    running->run_ns = 0;
+    /* Relaxed: a reader is the thread that is given the request, and learns of that by acquire. */
+    atomic_store_explicit(&running->cancelled, false, memory_order_relaxed);
+    job->record->dispatched++;
+    if (job->posted_ns != 0) {
+        note_wait(jobs, running, job->posted_ns);
+    }
+    atomic_store_explicit(&job->state, FW_JOB_BUSY, memory_order_relaxed);
+}
+
+void fw_jobs_note_ended(struct fw_jobs *jobs, struct fw_jobs_member *member)
+{
+    FW_ASSERT(member->depth > 0);
+    const struct fw_jobs_running *running = &member->running[--member->depth];
+    fw_counter_increment(&jobs->metrics.run);
+    if (running->run_ns > 0) {
+        fw_histogram_record(fw_jobs_metrics_run(&jobs->metrics, fw_job_lane(running->flags)),
+                            (uint64_t)running->run_ns);
+    }
+}
+
+/* The worker has nothing to do from now on. */
+static void dispatch_idle(struct fw_jobs *jobs, struct fw_jobs_member *member)
+    FW_REQUIRES(jobs->role);
+static void dispatch_idle(struct fw_jobs *jobs, struct fw_jobs_member *member)
+{
+    if (member->depth > 0) {
+        fw_jobs_note_ended(jobs, member);
+    }
+    member->idle_next = jobs->idle;
+    jobs->idle = member;
+}
+
+static void dispatch_collect(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static void dispatch_collect(struct fw_jobs *jobs)
+{
+    if (atomic_load_explicit(&jobs->available, memory_order_relaxed) == NULL) {
+        return;
+    }
+    /* Acquire, for the release in available_push(). */
+    struct fw_jobs_member *member =
+        atomic_exchange_explicit(&jobs->available, NULL, memory_order_acquire);
+    while (member != NULL) {
+        struct fw_jobs_member *next = member->available_next;
+        dispatch_idle(jobs, member);
+        member = next;
+    }
+}
+
+static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);
+static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
+{
+    struct fw_jobs_member *member = jobs->idle;
+    jobs->idle = member->idle_next;
+    if (job != &jobs->sentinel) {
+        fw_jobs_unready(jobs, job);
+        fw_jobs_note_running(jobs, member, job);
+    }
+    FW_YIELD_POINT("jobs: about to assign");
+    /* Release, for the acquire in worker_next(). */
+    atomic_store_explicit(&member->assigned, job, memory_order_release);
+    if (member != fw_jobs_self(jobs)) {
+        fw_unpark(&member->parker);
+    }
+}
+
+/* Gives the best requests that the lanes admit to idle workers. */
+static void dispatch_requests(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static void dispatch_requests(struct fw_jobs *jobs)
+{
+    if (!jobs->open || jobs->idle == NULL || fw_ready_count(&jobs->ready) == 0) {
+        return;
+    }
+    uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
+    int64_t tick = dispatch_tick(jobs);
+    while (jobs->idle != NULL) {
+        /* Relaxed: only we add to the word; what a worker takes away meanwhile brings it here. */
+        uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
+        uint32_t lowest = fw_cmls_lowest(word, limits);
+        struct fw_job *job =
+            lowest < FW_JOBS_LANES ? fw_ready_first(&jobs->ready, lowest, tick) : NULL;
+        if (job == NULL) {
+            return;
+        }
+        bool admitted = fw_cmls_enter(&jobs->word, limits, fw_job_lane(job->flags));
+        FW_ASSERT(admitted);
+        dispatch_assign(jobs, job);
+    }
+}
+
+/* At the end, once nothing waits and nothing runs that could post, the workers go home. */
+static bool dispatch_is_over(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static bool dispatch_is_over(struct fw_jobs *jobs)
+{
+    /* Acquire, for the release in fw_cmls_leave(): what the last request posted is in the inbox. */
+    return jobs->ending && jobs->helping == 0 && fw_ready_count(&jobs->ready) == 0 &&
+           atomic_load_explicit(&jobs->word, memory_order_acquire) == 0 &&
+           atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL;
+}
+
+static void dispatch_farewell(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static void dispatch_farewell(struct fw_jobs *jobs)
+{
+    if (!jobs->dismissed && !dispatch_is_over(jobs)) {
+        return;
+    }
+    while (jobs->idle != NULL) {
+        dispatch_assign(jobs, &jobs->sentinel);
+    }
+}
+
+static void dispatch_round(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static void dispatch_round(struct fw_jobs *jobs)
+{
+    if (jobs->bell_armed) {
+        (void)fw_doorbell_disarm(&jobs->bell);
+        jobs->bell_armed = false;
+    }
+    for (;;) {
+        dispatch_collect(jobs);
+        fw_jobs_drain_inbox(jobs);
+        dispatch_requests(jobs);
+        dispatch_farewell(jobs);
+        /* Relaxed: a hint for workers that wonder whether to come here at once. */
+        atomic_store_explicit(&jobs->backlog, fw_ready_count(&jobs->ready) > 0,
+                              memory_order_relaxed);
+        uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
+        uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
+        if (jobs->idle == NULL || fw_cmls_lowest(word, limits) == FW_JOBS_LANES) {
+            return; /* A worker that ends its request comes by; until then posts change nothing. */
+        }
+        fw_doorbell_arm(&jobs->bell);
+        jobs->bell_armed = true;
+        if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {
+            return;
+        }
+        (void)fw_doorbell_disarm(&jobs->bell);
+        jobs->bell_armed = false;
+    }
+}
+
+static void available_push(struct fw_jobs *jobs, struct fw_jobs_member *member)
+{
+    struct fw_jobs_member *head = atomic_load_explicit(&jobs->available, memory_order_relaxed);
+    do {
+        member->available_next = head;
+        FW_YIELD_POINT("jobs: about to become available");
+        /* Release, for the acquire in dispatch_collect(). */
+    } while (!atomic_compare_exchange_weak_explicit(&jobs->available, &head, member,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+/* Leaves the news to the holder of the role, or else becomes it. True: now it is the caller. */
+static bool dispatch_announce(struct fw_jobs *jobs, struct fw_jobs_member *arriving)
+    FW_TSA(try_acquire_capability(true, jobs->role));
+static bool dispatch_announce(struct fw_jobs *jobs, struct fw_jobs_member *arriving)
+{
+    if (arriving != NULL) {
+        available_push(jobs, arriving);
+    }
+    /* Release, for the acquire in fw_jobs_dispatch(): who takes the news finds what it is about. */
+    atomic_store_explicit(&jobs->news, true, memory_order_release);
+    fw_doorbell_fence(); /* Pairs with that in fw_jobs_dispatch(), after the lock is let go. */
+    FW_YIELD_POINT("jobs: announced");
+    return fw_mutex_trylock(&jobs->role);
+}
+
+void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving)
+{
+    if (fw_mutex_trylock(&jobs->role)) {
+        if (arriving != NULL) {
+            dispatch_idle(jobs, arriving);
+        }
+    } else if (!dispatch_announce(jobs, arriving)) {
+        return;
+    }
+    bool again;
+    do {
+        if (atomic_load_explicit(&jobs->news, memory_order_relaxed)) {
+            (void)atomic_exchange_explicit(&jobs->news, false, memory_order_acquire);
+        }
+        fw_jobs_limits_update(jobs);
+        dispatch_round(jobs);
+        fw_mutex_unlock(&jobs->role);
+        fw_doorbell_fence(); /* Pairs with those in dispatch_announce() and slot_wait(). */
+        FW_YIELD_POINT("jobs: let go of the role");
+        if (atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {
+            fw_jobs_slots_grant(jobs);
+        }
+        again = atomic_load_explicit(&jobs->news, memory_order_relaxed) &&
+                fw_mutex_trylock(&jobs->role);
+    } while (again);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the job kernel share. <fairway/jobs.h> says what it does; this page says who
+ * may touch what.
+ *
+ * Two locks, and nothing of one is touched under the other:
+ *
+ *     front   (FW_RANK_JOBS_FRONT)  who posts and rejoins: the owners, the slots, who waits for
+ * them role    (FW_RANK_JOBS_ROLE)   who dispatches: the ready pool, idle workers, what each one
+ * runs
+ *
+ * A request goes round them like this:
+ *
+ *     post: front --push--> inbox --drain--> ready pool --assign--> worker: run
+ *                                 (role)               (role)         |
+ *     rejoin: front <--take all-- owner's done list <--push-----------+
+ *
+ * Inbox and done lists are stacks that are pushed by compare-and-swap and emptied by one exchange,
+ * so in a busy kernel the two sides meet once per batch and not once per request.
+ *
+ * The dispatcher's role. The holder of `role` drains the inbox and gives the best requests that the
+ * lanes admit to idle workers, until there are no more of one kind. It is taken by try-lock, by
+ * whoever has news: a worker that has become available, a poster who finds that workers are idle
+ * (the doorbell says so), who changes a limit. Who does not get it leaves its news in `news` (a
+ * worker itself on the `available` stack) and goes: the holder looks at `news` after it has let go
+ * of the lock. Between the store of one and the load of the other there is a sequentially
+ * consistent fence on both sides, so one of the two sees the other's (see base/doorbell.h, where
+ * the same argument is spelled out). So no worker waits for a lock in order to get work.
+ *
+ * Locks are taken role before front where both are needed, which only helping and the dump do.
+ */
+#pragma once
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/jobs.h>
+#include <fairway/log.h>
+
+#include "base/base.h"
+#include "base/doorbell.h"
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/pool.h"
+#include "base/thread.h"
+#include "jobs/climb.h"
+#include "jobs/cmls.h"
+#include "jobs/metrics.h"
+#include "jobs/owner.h"
+#include "jobs/ready.h"
+
+FW_LOG_MODULE_USE(jobs);
+
+/* The kernel's bit among a request's flags. */
+enum { FW_JOB_CANCELLED = 1 << 8 };
+
+/* A request that a thread runs. Copied, because its memory may be gone before it ends. */
+struct fw_jobs_running {
+    struct fw_job *job;
+    struct fw_job_runnable *runnable;
+    const void *owner;
+    struct fw_jobs_owner *record;
+    int32_t priority;
+    uint32_t flags;
+    uint64_t sequence;
+    int64_t inspections;
+    int64_t begin_ns;
+    int64_t run_ns; /* Set by the thread when it ends, if timed. */
+    atomic_bool cancelled;
+};
+
+struct fw_jobs_handle {
+    struct fw_job_native *native;
+    void *handle;
+    uint32_t depth; /* Of the request that opened it. */
+};
+
+/* A thread of the pool. */
+struct fw_jobs_member {
+    struct fw_jobs *jobs;
+    int id;
+    struct fw_thread thread;
+    struct fw_parker parker;
+    struct fw_list_link link; /* In jobs->members, under role. */
+
+    /* A request, or the kernel's sentinel at the end. Release by who assigns, acquire here. */
+    _Atomic(struct fw_job *) assigned;
+    struct fw_jobs_member *available_next; /* On the stack of the available. */
+    struct fw_jobs_member *idle_next;      /* Under role. */
+
+    /* Under role; the thread itself may read its own. */
+    struct fw_jobs_running running[FW_JOBS_DEPTH_MAX];
+    uint32_t depth;
+
+    /* The thread's own. */
+    struct fw_jobs_handle handles[FW_JOBS_HANDLES_MAX];
+    uint32_t handle_count;
+    atomic_bool blocked; /* The dump reads it; relaxed. */
+};
+
+/* Who waits for a slot. On the waiter's stack, on a list under front. */
+struct fw_jobs_slot_waiter {
+    struct fw_list_link link;
+    struct fw_parker parker;
+    uint32_t lane;
+    bool is_worker;
+    int result; /* 1 while it waits, then 0 or a negative errno. */
+};
+
+enum fw_jobs_phase {
+    FW_JOBS_CREATED,
+    FW_JOBS_RUNNING,
+    FW_JOBS_DRAINING,  /* Only requests that run may post. */
+    FW_JOBS_ABANDONED, /* Nobody may. */
+    FW_JOBS_STOPPED,
+};
+
+struct fw_jobs {
+    struct fw_jobs_policy policy; /* As created. */
+    struct fw_cmls slot_limits;
+
+    /* The posters' side. */
+    alignas(FW_CACHE_LINE) struct fw_mutex front;
+    enum fw_jobs_phase phase;
+    struct fw_owners owners;
+    uint64_t slots_taken[FW_JOBS_LANES];
+    uint64_t slots_freed_seen[FW_JOBS_LANES]; /* slots_freed, as we last looked. */
+    struct fw_list slot_waiters;
+    uint64_t sequence;
+    int64_t tick; /* At tick_begin_ns; see jobs_tick(). */
+    int64_t tick_begin_ns;
+    uint64_t rejoinable; /* Posted ones. */
+
+    /* Between the two sides. */
+    alignas(FW_CACHE_LINE) _Atomic(struct fw_job *) inbox;
+    alignas(FW_CACHE_LINE) struct fw_doorbell bell; /* Armed while a worker is idle. */
+    alignas(FW_CACHE_LINE) atomic_bool news;
+    _Atomic(struct fw_jobs_member *) available;
+    atomic_bool slots_wanted;                    /* Somebody waits for one. */
+    _Atomic uint64_t slots_freed[FW_JOBS_LANES]; /* Written by the holder of role alone. */
+    _Atomic uint64_t worker_limits;              /* Packed sums; written under role. */
+    _Atomic int64_t ageing_interval_ns;
+    _Atomic uint32_t active;  /* Workers that may run at once, without those that blocked add. */
+    _Atomic uint32_t blocked; /* Workers in brackets. */
+    atomic_bool timing;
+    atomic_bool backlog; /* Some request waits in the ready pool; a hint. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t word; /* Running requests per lane, see cmls.h. */
+
+    /* The dispatcher's side. */
+    alignas(FW_CACHE_LINE) struct fw_mutex role;
+    struct fw_ready ready;
+    struct fw_jobs_member *idle; /* Newest first: its cache is the warmest. */
+    struct fw_list members;      /* All of them. */
+    bool bell_armed;
+    uint32_t helping; /* Requests that run inside a rejoin. */
+    bool open;        /* Requests are dispatched: all workers have been started. */
+    bool dismissed;   /* Workers are sent home at once: starting them has failed. */
+    bool ending;      /* Workers are sent home once nothing is left. */
+    uint32_t next_attached_id;
+    struct fw_jobs_metrics metrics;
+    struct fw_job sentinel; /* Assigned to workers at the end. */
+
+    /* Threads. */
+    struct fw_jobs_member main_member;
+    struct fw_jobs_member *workers; /* policy.workers of them. */
+    struct fw_jobs_monitor *monitor;
+    struct fw_jobs_commands *commands;
+};
+
+/* The member that the calling thread is in this kernel, or NULL. */
+static inline struct fw_jobs_member *fw_jobs_self(const struct fw_jobs *jobs)
+{
+    struct fw_jobs_member *member = fw_thread_self()->job_member;
+    return member != NULL && member->jobs == jobs ? member : NULL;
+}
+
+/* The request that the calling thread runs, or NULL. */
+static inline struct fw_jobs_running *fw_jobs_self_running(const struct fw_jobs *jobs)
+{
+    struct fw_jobs_member *self = fw_jobs_self(jobs);
+    return self != NULL && self->depth > 0 ? &self->running[self->depth - 1] : NULL;
+}
+
+/* True if the running request may wait for one of these lanes. */
+bool fw_jobs_may_wait(const struct fw_jobs *jobs, uint32_t lanes);
+
+/* The present tick of ageing, 0 without it. Under front; role has its own reading. */
+int64_t fw_jobs_tick(struct fw_jobs *jobs) FW_REQUIRES(jobs->front);
+
+/*
+ * Takes the dispatcher's role, or leaves the news to who has it. `arriving`: a worker that has
+ * become available, else NULL.
+ */
+void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving) FW_EXCLUDES(jobs->role)
+    FW_EXCLUDES(jobs->front);
+
+/* Moves what was posted into the ready pool. */
+void fw_jobs_drain_inbox(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+
+/* Takes a request out of the ready pool and frees its slot. */
+void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);
+
+/* Notes that the member runs it. */
+void fw_jobs_note_running(struct fw_jobs *jobs, struct fw_jobs_member *member, struct fw_job *job)
+    FW_REQUIRES(jobs->role);
+void fw_jobs_note_ended(struct fw_jobs *jobs, struct fw_jobs_member *member)
+    FW_REQUIRES(jobs->role);
+
+/* Runs the newest request of the calling member, up to and including its completion. */
+void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self);
+
+/* What a request needs to be finished, run or not. */
+struct fw_jobs_finish {
+    struct fw_job *job;
+    struct fw_job_runnable *runnable;
+    struct fw_jobs_owner *record;
+    uint32_t flags;
+};
+void fw_jobs_finish(struct fw_jobs *jobs, const struct fw_jobs_finish *finish)
+    FW_EXCLUDES(jobs->role) FW_EXCLUDES(jobs->front);
+
+/* Gives free slots to those who wait for one. */
+void fw_jobs_slots_grant(struct fw_jobs *jobs) FW_EXCLUDES(jobs->front);
+
+/* All that wait get `error`; with `workers`, also those inside a request. */
+void fw_jobs_slots_refuse(struct fw_jobs *jobs, int error, bool workers) FW_REQUIRES(jobs->front);
+
+/* Cancels all that waits and tells all that runs; for FW_JOBS_ABANDON. */
+uint64_t fw_jobs_cancel_all(struct fw_jobs *jobs) FW_EXCLUDES(jobs->role);
+
+/* Closes the handles that were opened at `depth` or inside. */
+void fw_jobs_handles_close(struct fw_jobs_member *self, uint32_t depth);
+
+/* Members. */
+void fw_jobs_member_init(struct fw_jobs_member *member, struct fw_jobs *jobs, int id);
+void fw_jobs_worker_run(void *argument);
+
+/* The monitor: start() returns when it runs, with the workers started, or with the error. */
+FW_MUST_CHECK int fw_jobs_monitor_create(struct fw_jobs *jobs);
+void fw_jobs_monitor_destroy(struct fw_jobs *jobs);
+FW_MUST_CHECK int fw_jobs_monitor_start(struct fw_jobs *jobs);
+void fw_jobs_monitor_stop(struct fw_jobs *jobs);
+void fw_jobs_monitor_wake(struct fw_jobs *jobs); /* A timed command has changed. */
+void fw_jobs_monitor_counts(struct fw_jobs *jobs, uint64_t *reviews, uint64_t *adopted);
+
+/* Commands. */
+FW_MUST_CHECK int fw_jobs_commands_create(struct fw_jobs *jobs);
+void fw_jobs_commands_destroy(struct fw_jobs *jobs);
+void fw_jobs_commands_stop(struct fw_jobs *jobs); /* No more are taken; the timed ones are gone. */
+uint64_t fw_jobs_commands_count(struct fw_jobs *jobs);
+/* Posts the timed commands that are due; returns when the next one is, INT64_MAX for never. */
+int64_t fw_jobs_commands_due(struct fw_jobs *jobs, int64_t now_ns);
+
+/* The sums of the limits for the workers that may be active now. */
+void fw_jobs_limits_update(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);

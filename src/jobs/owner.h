@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owners: how many requests of an address exist, and which of them are finished.
+ *
+ * There is a record for every owner that has a request or for whom somebody waits; a hash table
+ * finds it by address. A request counts from before it can be seen until it is handed back by a
+ * rejoin, or, if nobody will rejoin it, until it is over. So "none exist" is one comparison and
+ * authoritative, whatever the requests do meanwhile: a request that posts a sibling is itself still
+ * counted. (models/owner.pml; looking from place to place, as the document does, can miss a request
+ * on its way, see models/rejoin.pml.)
+ *
+ *     expected   posted and not handed back         changes under `front`
+ *     finished   of these, those that are over and will never be handed back    changes anywhere
+ *
+ *     none exist  <=>  expected == finished
+ *
+ * Workers take no lock: they push what is finished on `done`, or raise `finished`, and then look
+ * whether someone must be told: a rejoin that waits, or, for the last one, the table. Between the
+ * change and the look stands a fence, as there does on the other side between saying "I wait" and
+ * looking for what is finished.
+ *
+ * Records come from a pool that is type-stable, for a worker looks at the record once more after
+ * its change, when a fast rejoin may have ended the record's life. The words it looks at are in the
+ * stable part; what it then does under the lock is right for whichever owner has the record now.
+ *
+ * Rejected: a bounded pool of finished requests, as the document has. A parent that posts all
+ * before it collects any would fill it and wait for itself.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/jobs.h>
+
+#include "base/base.h"
+#include "base/list.h"
+#include "base/pool.h"
+#include "base/thread.h"
+
+struct fw_jobs_owner {
+    /* The stable part. */
+    _Atomic(struct fw_job *) done; /* Newest first. */
+    _Atomic uint64_t expected;
+    _Atomic uint64_t finished;
+    _Atomic int64_t run_ns; /* Of those that have run, in sum, where timed. Relaxed: a statistic. */
+    atomic_bool waited_for; /* `waiters` is not empty. */
+    bool live;              /* In the table. Under front. */
+
+    /* Under front. */
+    const void *address;
+    struct fw_jobs_owner *bucket_next;
+    struct fw_job *taken_first; /* From `done`, oldest first. */
+    struct fw_list waiters;
+
+    /* Under role. */
+    struct fw_job *ready_first; /* Its requests in the ready pool, oldest first. */
+    struct fw_job *ready_last;
+    uint64_t ready_count;
+    uint64_t dispatched;
+    int64_t wait_ns;
+};
+
+/* Who waits in a rejoin. On the waiter's stack. */
+struct fw_owner_waiter {
+    struct fw_list_link link;
+    struct fw_parker parker;
+};
+
+struct fw_owners {
+    struct fw_pool pool;
+    struct fw_jobs_owner **buckets;
+    uint32_t bucket_mask;
+};
+
+FW_MUST_CHECK int fw_owners_init(struct fw_owners *owners, uint32_t limit);
+void fw_owners_fini(struct fw_owners *owners); /* Records that are left are forgotten. */
+
+/* The record, or NULL. All from here on under front. */
+struct fw_jobs_owner *fw_owner_find(const struct fw_owners *owners, const void *address);
+
+/* The same, made if there is none. NULL: there are too many. */
+struct fw_jobs_owner *fw_owner_get(struct fw_owners *owners, const void *address);
+
+/* One more request. */
+void fw_owner_expect(struct fw_jobs_owner *owner);
+
+/* No request exists. */
+bool fw_owner_is_empty(const struct fw_jobs_owner *owner);
+
+/*
+ * Hands back the oldest finished request, or NULL. The caller settles afterwards if that was the
+ * last.
+ */
+struct fw_job *fw_owner_take(struct fw_jobs_owner *owner);
+
+/* Puts the waiter in line and looks once more: false, and out of the line, if there is news. */
+bool fw_owner_wait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter);
+
+/* Takes the waiter out of the line. Who is woken is out of it already. */
+void fw_owner_unwait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter);
+
+/* Wakes who must know, and forgets the owner if nobody needs it any more. */
+void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner);
+
+/* Without a lock, by who has finished a request. True: somebody must call settle(). */
+FW_MUST_CHECK bool fw_owner_done(struct fw_jobs_owner *owner, struct fw_job *job);
+FW_MUST_CHECK bool fw_owner_over(struct fw_jobs_owner *owner);
+
+/* Under role. */
+void fw_owner_ready_add(struct fw_jobs_owner *owner, struct fw_job *job);
+void fw_owner_ready_remove(struct fw_jobs_owner *owner, struct fw_job *job);

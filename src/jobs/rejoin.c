@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rejoining and cancelling.
+ */
+#include <errno.h>
+
+#include <fairway/jobs.h>
+
+#include "base/assert.h"
+#include "io/clock.h"
+#include "jobs/kernel.h"
+
+bool fw_job_was_cancelled(const struct fw_job *job)
+{
+    return (job->flags & FW_JOB_CANCELLED) != 0;
+}
+
+static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *owner,
+                                    struct fw_job **job) FW_REQUIRES(jobs->front);
+static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *owner,
+                                    struct fw_job **job)
+{
+    if (owner == NULL) {
+        return FW_REJOIN_NONE_EXIST;
+    }
+    *job = fw_owner_take(owner);
+    if (*job != NULL) {
+        fw_counter_increment(&jobs->metrics.rejoined);
+        atomic_store_explicit(&(*job)->state, FW_JOB_FREE, memory_order_relaxed);
+        if (fw_owner_is_empty(owner)) {
+            fw_owner_settle(&jobs->owners, owner);
+        }
+        return FW_REJOIN_RETURNED;
+    }
+    if (fw_owner_is_empty(owner)) {
+        fw_owner_settle(&jobs->owners, owner);
+        return FW_REJOIN_NONE_EXIST;
+    }
+    return FW_REJOIN_NONE_READY;
+}
+
+enum fw_rejoin fw_jobs_rejoin(struct fw_jobs *jobs, const void *owner, struct fw_job **job)
+{
+    *job = NULL;
+    fw_mutex_lock(&jobs->front);
+    enum fw_rejoin answer = rejoin_locked(jobs, fw_owner_find(&jobs->owners, owner), job);
+    fw_mutex_unlock(&jobs->front);
+    return answer;
+}
+
+/*
+ * The record of an owner that has requests in the ready pool, or NULL. While it has one, which only
+ * the holder of the role can take out, the record stays.
+ */
+static struct fw_jobs_owner *owner_with_ready(struct fw_jobs *jobs, const void *owner)
+    FW_REQUIRES(jobs->role);
+static struct fw_jobs_owner *owner_with_ready(struct fw_jobs *jobs, const void *owner)
+{
+    fw_jobs_drain_inbox(jobs);
+    fw_mutex_lock(&jobs->front);
+    struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
+    if (record != NULL && record->ready_first == NULL) {
+        record = NULL;
+    }
+    fw_mutex_unlock(&jobs->front);
+    return record;
+}
+
+/* Takes a request of the owner that waits and runs it here. False: there is none. */
+static bool rejoin_help(struct fw_jobs *jobs, struct fw_jobs_member *self, const void *owner)
+{
+    if (self == NULL || self->depth == FW_JOBS_DEPTH_MAX) {
+        return false;
+    }
+    fw_mutex_lock(&jobs->role);
+    struct fw_jobs_owner *record = owner_with_ready(jobs, owner);
+    struct fw_job *job = record != NULL ? record->ready_first : NULL;
+    if (job != NULL) {
+        fw_jobs_unready(jobs, job);
+        fw_jobs_note_running(jobs, self, job);
+        fw_counter_increment(&jobs->metrics.helped);
+        jobs->helping++;
+    }
+    fw_mutex_unlock(&jobs->role);
+    if (job == NULL) {
+        return false;
+    }
+    /* Its slot is free, for whoever waits for one. */
+    fw_jobs_dispatch(jobs, NULL);
+    fw_jobs_execute(jobs, self);
+    fw_mutex_lock(&jobs->role);
+    fw_jobs_note_ended(jobs, self);
+    jobs->helping--;
+    bool ending = jobs->ending;
+    fw_mutex_unlock(&jobs->role);
+    if (ending) {
+        fw_jobs_dispatch(jobs, NULL); /* It may have been the last. */
+    }
+    return true;
+}
+
+/* Sleeps until there may be news of the owner, or until the deadline. False: it has passed. */
+static bool rejoin_sleep(struct fw_jobs *jobs, struct fw_jobs_owner *owner, int64_t deadline_ns)
+    FW_REQUIRES(jobs->front);
+static bool rejoin_sleep(struct fw_jobs *jobs, struct fw_jobs_owner *owner, int64_t deadline_ns)
+{
+    struct fw_owner_waiter waiter = {.link = {0}};
+    fw_parker_init(&waiter.parker);
+    if (!fw_owner_wait(owner, &waiter)) {
+        return true;
+    }
+    fw_mutex_unlock(&jobs->front);
+    bool woken = true;
+    if (deadline_ns == FW_JOBS_FOREVER) {
+        fw_park(&waiter.parker);
+    } else {
+        int64_t left_ns = deadline_ns - fw_clock_now_ns();
+        woken = left_ns > 0 && fw_park_for(&waiter.parker, left_ns);
+    }
+    fw_mutex_lock(&jobs->front);
+    if (fw_list_is_linked(&waiter.link)) {
+        fw_owner_unwait(owner, &waiter); /* In its line, so it exists. */
+    }
+    return woken;
+}
+
+enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint32_t flags,
+                                   int64_t timeout_ns, struct fw_job **job)
+{
+    FW_ASSERT(timeout_ns >= 0);
+    int64_t deadline_ns =
+        timeout_ns == FW_JOBS_FOREVER ? FW_JOBS_FOREVER : fw_clock_now_ns() + timeout_ns;
+    bool may_wait = fw_jobs_may_wait(jobs, (1U << FW_JOBS_LANES) - 1);
+    bool in_time = true;
+    enum fw_rejoin answer;
+    *job = NULL;
+    fw_mutex_lock(&jobs->front);
+    for (;;) {
+        struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
+        answer = rejoin_locked(jobs, record, job);
+        if (answer != FW_REJOIN_NONE_READY || !in_time) {
+            break;
+        }
+        if (!may_wait) {
+            answer = FW_REJOIN_REFUSED;
+            break;
+        }
+        if ((flags & FW_REJOIN_HELP) != 0) {
+            fw_mutex_unlock(&jobs->front);
+            bool helped = rejoin_help(jobs, fw_jobs_self(jobs), owner);
+            fw_mutex_lock(&jobs->front);
+            if (helped) {
+                continue;
+            }
+            record = fw_owner_find(&jobs->owners, owner);
+            if (record == NULL) {
+                continue;
+            }
+        }
+        in_time = rejoin_sleep(jobs, record, deadline_ns);
+    }
+    fw_mutex_unlock(&jobs->front);
+    return answer;
+}
+
+/* Moves a request from the ready pool to `list`, linked by next. */
+static void cancel_one(struct fw_jobs *jobs, struct fw_job *job, struct fw_job **list)
+    FW_REQUIRES(jobs->role);
+static void cancel_one(struct fw_jobs *jobs, struct fw_job *job, struct fw_job **list)
+{
+    fw_jobs_unready(jobs, job);
+    job->flags |= FW_JOB_CANCELLED;
+    job->next = *list;
+    *list = job;
+    fw_counter_increment(&jobs->metrics.cancelled);
+}
+
+/* Finishes what was cancelled, oldest first. Returns how many. */
+static uint64_t cancel_finish(struct fw_jobs *jobs, struct fw_job *list)
+{
+    struct fw_job *oldest = NULL;
+    while (list != NULL) {
+        struct fw_job *next = list->next;
+        list->next = oldest;
+        oldest = list;
+        list = next;
+    }
+    uint64_t count = 0;
+    while (oldest != NULL) {
+        struct fw_job *next = oldest->next;
+        struct fw_jobs_finish finish = {.job = oldest,
+                                        .runnable = oldest->runnable,
+                                        .record = oldest->record,
+                                        .flags = oldest->flags};
+        if (finish.runnable->completed == NULL && (finish.flags & FW_JOB_REJOINABLE) == 0) {
+            /* Nobody will be told, so its memory is the caller's from now on. */
+            atomic_store_explicit(&oldest->state, FW_JOB_FREE, memory_order_relaxed);
+        }
+        fw_jobs_finish(jobs, &finish);
+        oldest = next;
+        count++;
+    }
+    return count;
+}
+
+uint64_t fw_jobs_cancel(struct fw_jobs *jobs, const void *owner)
+{
+    struct fw_job *list = NULL;
+    fw_mutex_lock(&jobs->role);
+    struct fw_jobs_owner *record = owner_with_ready(jobs, owner);
+    while (record != NULL && record->ready_first != NULL) {
+        cancel_one(jobs, record->ready_first, &list); /* It counts until it is finished below. */
+    }
+    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
+        for (uint32_t i = 0; i < member->depth; i++) {
+            if (member->running[i].owner == owner) {
+                atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
+            }
+        }
+    }
+    fw_mutex_unlock(&jobs->role);
+    uint64_t count = cancel_finish(jobs, list);
+    fw_jobs_dispatch(jobs, NULL); /* Their slots are free. */
+    return count;
+}
+
+uint64_t fw_jobs_cancel_all(struct fw_jobs *jobs)
+{
+    struct fw_job *list = NULL;
+    fw_mutex_lock(&jobs->role);
+    fw_jobs_drain_inbox(jobs);
+    struct fw_job *job;
+    while ((job = fw_ready_any(&jobs->ready)) != NULL) {
+        cancel_one(jobs, job, &list);
+    }
+    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
+        for (uint32_t i = 0; i < member->depth; i++) {
+            atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
+        }
+    }
+    fw_mutex_unlock(&jobs->role);
+    return cancel_finish(jobs, list);
+}
+
+bool fw_jobs_is_cancelled(struct fw_jobs *jobs)
+{
+    struct fw_jobs_running *running = fw_jobs_self_running(jobs);
+    /* Relaxed: it says that something is to end, not what. */
+    return running != NULL && atomic_load_explicit(&running->cancelled, memory_order_relaxed);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Workers: what a thread does with the request that it was given.
+ *
+ *     available --assigned--> busy: run() -> completed() -> to the owner -> close handles ->
+ * available
+ */
+#include "base/assert.h"
+#include "io/clock.h"
+#include "jobs/kernel.h"
+
+void fw_jobs_finish(struct fw_jobs *jobs, const struct fw_jobs_finish *finish)
+{
+    if (finish->runnable->completed != NULL) {
+        if ((finish->flags & FW_JOB_REJOINABLE) == 0) {
+            /* Its memory is the completion function's. */
+            atomic_store_explicit(&finish->job->state, FW_JOB_FREE, memory_order_relaxed);
+        }
+        finish->runnable->completed(finish->runnable, finish->job);
+    }
+    bool settle;
+    if ((finish->flags & FW_JOB_REJOINABLE) != 0) {
+        atomic_store_explicit(&finish->job->state, FW_JOB_DONE, memory_order_relaxed);
+        settle = fw_owner_done(finish->record, finish->job);
+    } else {
+        settle = fw_owner_over(finish->record);
+    }
+    if (settle) {
+        fw_mutex_lock(&jobs->front);
+        fw_owner_settle(&jobs->owners, finish->record);
+        fw_mutex_unlock(&jobs->front);
+    }
+}
+
+void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
+{
+    struct fw_jobs_running *running = &self->running[self->depth - 1];
+    struct fw_jobs_finish finish = {.job = running->job,
+                                    .runnable = running->runnable,
+                                    .record = running->record,
+                                    .flags = running->flags};
+    if (finish.runnable->completed == NULL && (finish.flags & FW_JOB_REJOINABLE) == 0) {
+        /* Nobody will be told of its end, so from here on its memory is the runnable's. */
+        atomic_store_explicit(&finish.job->state, FW_JOB_FREE, memory_order_relaxed);
+    }
+    finish.runnable->run(finish.runnable, finish.job);
+    FW_ASSERT(!atomic_load_explicit(&self->blocked, memory_order_relaxed)); /* Brackets pair up. */
+    if (running->begin_ns != 0) {
+        running->run_ns = fw_clock_now_ns() - running->begin_ns;
+        /* Relaxed: a statistic. Before it is finished, while the owner is sure to exist. */
+        atomic_fetch_add_explicit(&finish.record->run_ns, running->run_ns, memory_order_relaxed);
+    }
+    fw_jobs_finish(jobs, &finish);
+    fw_jobs_handles_close(self, self->depth);
+}
+
+static void processor_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/*
+ * Before it says that it is idle, a worker that knows of nothing to do looks at the inbox for a
+ * while: whoever posts to a sleeper pays for waking it.
+ */
+static void worker_spin(const struct fw_jobs *jobs)
+{
+    for (uint32_t i = 0; i < jobs->policy.idle_spins; i++) {
+        /* Relaxed, both: whatever they say, the worker goes to the dispatcher next. */
+        if (atomic_load_explicit(&jobs->backlog, memory_order_relaxed) ||
+            atomic_load_explicit(&jobs->inbox, memory_order_relaxed) != NULL) {
+            return;
+        }
+        FW_YIELD_POINT("jobs: looks again before it is idle");
+        processor_relax();
+    }
+}
+
+/* Waits for the next request; the sentinel at the end. */
+static struct fw_job *worker_next(struct fw_jobs *jobs, struct fw_jobs_member *self)
+{
+    fw_jobs_dispatch(jobs, self);
+    struct fw_job *job;
+    /* Acquire, for the release in dispatch_assign(). */
+    while ((job = atomic_load_explicit(&self->assigned, memory_order_acquire)) == NULL) {
+        fw_park(&self->parker);
+    }
+    /* Relaxed: who assigns does so only to an idle worker, of which it learns by acquire. */
+    atomic_store_explicit(&self->assigned, NULL, memory_order_relaxed);
+    return job;
+}
+
+void fw_jobs_worker_run(void *argument)
+{
+    struct fw_jobs_member *self = argument;
+    struct fw_jobs *jobs = self->jobs;
+    fw_thread_self()->job_member = self;
+    while (worker_next(jobs, self) != &jobs->sentinel) {
+        uint32_t lane = fw_job_lane(self->running[0].flags);
+        fw_jobs_execute(jobs, self);
+        fw_cmls_leave(&jobs->word, lane);
+        worker_spin(jobs);
+    }
+}
