@@ -270,3 +270,14 @@ void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving)
                 fw_mutex_trylock(&jobs->role);
     } while (again);
 }
+
+void fw_jobs_role_lock(struct fw_jobs *jobs)
+{
+    fw_mutex_lock(&jobs->role);
+}
+
+void fw_jobs_role_unlock(struct fw_jobs *jobs)
+{
+    fw_mutex_unlock(&jobs->role);
+    fw_jobs_dispatch(jobs, NULL);
+}

@@ -26,9 +26,9 @@ void fw_jobs_member_init(struct fw_jobs_member *member, struct fw_jobs *jobs, in
 
 static void member_enlist(struct fw_jobs *jobs, struct fw_jobs_member *member)
 {
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_list_push_back(&jobs->members, &member->link);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
 }
 
 void fw_jobs_limits_update(struct fw_jobs *jobs)
@@ -104,9 +104,7 @@ static void jobs_init(struct fw_jobs *jobs)
     atomic_init(&jobs->ageing_interval_ns, policy->ageing_interval_ns);
     atomic_init(&jobs->active, active);
     atomic_init(&jobs->timing, policy->timing);
-    fw_mutex_lock(&jobs->role);
-    fw_jobs_limits_update(jobs);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_dispatch(jobs, NULL); /* Sets the limits. */
 }
 
 int fw_jobs_create(struct fw_jobs **jobs_out, const struct fw_jobs_policy *policy,
@@ -196,10 +194,9 @@ int fw_jobs_stop(struct fw_jobs *jobs, enum fw_jobs_ending ending, struct fw_job
     if (abandon) {
         (void)fw_jobs_cancel_all(jobs);
     }
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     jobs->ending = true;
-    fw_mutex_unlock(&jobs->role);
-    fw_jobs_dispatch(jobs, NULL);
+    fw_jobs_role_unlock(jobs);
     for (uint32_t i = 0; i < jobs->policy.workers; i++) {
         fw_thread_join(&jobs->workers[i].thread);
     }
@@ -225,10 +222,10 @@ void fw_jobs_destroy(struct fw_jobs *jobs)
         fw_thread_self()->job_member = NULL;
     }
     fw_jobs_handles_close(&jobs->main_member, 0);
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_list_remove(&jobs->main_member.link);
     FW_ASSERT(jobs->phase == FW_JOBS_CREATED || fw_list_is_empty(&jobs->members));
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     fw_jobs_commands_destroy(jobs);
     fw_jobs_monitor_destroy(jobs);
     free(jobs->workers);
@@ -248,10 +245,10 @@ int fw_jobs_attach(struct fw_jobs *jobs)
     if (member == NULL) {
         return -ENOMEM;
     }
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_jobs_member_init(member, jobs, (int)jobs->next_attached_id++);
     fw_list_push_back(&jobs->members, &member->link);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     fw_thread_self()->job_member = member;
     return 0;
 }
@@ -261,9 +258,9 @@ void fw_jobs_detach(struct fw_jobs *jobs)
     struct fw_jobs_member *self = fw_jobs_self(jobs);
     FW_ASSERT(self != NULL && self->id >= FW_JOBS_THREAD_ATTACHED && self->depth == 0);
     fw_jobs_handles_close(self, 0);
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_list_remove(&self->link);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     fw_thread_self()->job_member = NULL;
     free(self);
 }

@@ -196,6 +196,13 @@ int64_t fw_jobs_tick(struct fw_jobs *jobs) FW_REQUIRES(jobs->front);
 void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving) FW_EXCLUDES(jobs->role)
     FW_EXCLUDES(jobs->front);
 
+/*
+ * For who needs what belongs to the role for another purpose than dispatching. News may have come
+ * meanwhile, so letting go of it means to dispatch once.
+ */
+void fw_jobs_role_lock(struct fw_jobs *jobs) FW_ACQUIRES(jobs->role) FW_EXCLUDES(jobs->front);
+void fw_jobs_role_unlock(struct fw_jobs *jobs) FW_RELEASES(jobs->role) FW_EXCLUDES(jobs->front);
+
 /* Moves what was posted into the ready pool. */
 void fw_jobs_drain_inbox(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
 

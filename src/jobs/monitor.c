@@ -54,21 +54,20 @@ void fw_jobs_monitor_destroy(struct fw_jobs *jobs)
 /* Sends the first `count` workers home and waits for them. */
 static void workers_dismiss(struct fw_jobs *jobs, uint32_t count)
 {
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     jobs->dismissed = true;
-    fw_mutex_unlock(&jobs->role);
-    fw_jobs_dispatch(jobs, NULL);
+    fw_jobs_role_unlock(jobs);
     for (uint32_t i = 0; i < count; i++) {
         fw_thread_join(&jobs->workers[i].thread);
     }
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     jobs->dismissed = false;
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
 }
 
 static void members_enlist(struct fw_jobs *jobs, bool enlist)
 {
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     for (uint32_t i = 0; i <= jobs->policy.workers; i++) {
         struct fw_jobs_member *member =
             i < jobs->policy.workers ? &jobs->workers[i] : &jobs->monitor->member;
@@ -78,7 +77,7 @@ static void members_enlist(struct fw_jobs *jobs, bool enlist)
             fw_list_remove(&member->link);
         }
     }
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
 }
 
 static int workers_start(struct fw_jobs *jobs)
@@ -96,10 +95,9 @@ static int workers_start(struct fw_jobs *jobs)
         }
     }
     members_enlist(jobs, true);
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     jobs->open = true;
-    fw_mutex_unlock(&jobs->role);
-    fw_jobs_dispatch(jobs, NULL); /* What was posted before. */
+    fw_jobs_role_unlock(jobs); /* Dispatches what was posted before. */
     return 0;
 }
 

@@ -72,7 +72,7 @@ static bool rejoin_help(struct fw_jobs *jobs, struct fw_jobs_member *self, const
     if (self == NULL || self->depth == FW_JOBS_DEPTH_MAX) {
         return false;
     }
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     struct fw_jobs_owner *record = owner_with_ready(jobs, owner);
     struct fw_job *job = record != NULL ? record->ready_first : NULL;
     if (job != NULL) {
@@ -81,21 +81,15 @@ static bool rejoin_help(struct fw_jobs *jobs, struct fw_jobs_member *self, const
         fw_counter_increment(&jobs->metrics.helped);
         jobs->helping++;
     }
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     if (job == NULL) {
         return false;
     }
-    /* Its slot is free, for whoever waits for one. */
-    fw_jobs_dispatch(jobs, NULL);
     fw_jobs_execute(jobs, self);
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_jobs_note_ended(jobs, self);
     jobs->helping--;
-    bool ending = jobs->ending;
-    fw_mutex_unlock(&jobs->role);
-    if (ending) {
-        fw_jobs_dispatch(jobs, NULL); /* It may have been the last. */
-    }
+    fw_jobs_role_unlock(jobs);
     return true;
 }
 
@@ -206,7 +200,7 @@ static uint64_t cancel_finish(struct fw_jobs *jobs, struct fw_job *list)
 uint64_t fw_jobs_cancel(struct fw_jobs *jobs, const void *owner)
 {
     struct fw_job *list = NULL;
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     struct fw_jobs_owner *record = owner_with_ready(jobs, owner);
     while (record != NULL && record->ready_first != NULL) {
         cancel_one(jobs, record->ready_first, &list); /* It counts until it is finished below. */
@@ -218,16 +212,14 @@ uint64_t fw_jobs_cancel(struct fw_jobs *jobs, const void *owner)
             }
         }
     }
-    fw_mutex_unlock(&jobs->role);
-    uint64_t count = cancel_finish(jobs, list);
-    fw_jobs_dispatch(jobs, NULL); /* Their slots are free. */
-    return count;
+    fw_jobs_role_unlock(jobs);
+    return cancel_finish(jobs, list);
 }
 
 uint64_t fw_jobs_cancel_all(struct fw_jobs *jobs)
 {
     struct fw_job *list = NULL;
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_jobs_drain_inbox(jobs);
     struct fw_job *job;
     while ((job = fw_ready_any(&jobs->ready)) != NULL) {
@@ -238,7 +230,7 @@ uint64_t fw_jobs_cancel_all(struct fw_jobs *jobs)
             atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
         }
     }
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     return cancel_finish(jobs, list);
 }
 

@@ -51,7 +51,7 @@ int fw_jobs_owner_statistics(struct fw_jobs *jobs, const void *owner,
                              struct fw_jobs_owner_statistics *statistics)
 {
     int rc = -ENOENT;
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_jobs_drain_inbox(jobs);
     fw_mutex_lock(&jobs->front);
     const struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
@@ -72,6 +72,6 @@ int fw_jobs_owner_statistics(struct fw_jobs *jobs, const void *owner,
         rc = 0;
     }
     fw_mutex_unlock(&jobs->front);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     return rc;
 }

@@ -287,7 +287,7 @@ static int run_owner(void *context, struct fw_jobs *jobs, const char *arguments,
         return -EINVAL;
     }
     struct tree tree = {.jobs = jobs, .output = output, .owners = {address}, .owner_count = 1};
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     fw_jobs_drain_inbox(jobs);
     fw_mutex_lock(&jobs->front);
     tree.tick = fw_jobs_tick(jobs);
@@ -295,7 +295,7 @@ static int run_owner(void *context, struct fw_jobs *jobs, const char *arguments,
         tree_show_owner(&tree, tree.owners[i]);
     }
     fw_mutex_unlock(&jobs->front);
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     if (tree.shown == 0) {
         fw_jobs_print(output, "no request of owner %p exists\n", address);
     }
@@ -307,7 +307,7 @@ static int run_threads(void *context, struct fw_jobs *jobs, const char *argument
 {
     (void)context;
     (void)arguments;
-    fw_mutex_lock(&jobs->role);
+    fw_jobs_role_lock(jobs);
     FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
         const char *kind = "worker";
         if (member->id == FW_JOBS_THREAD_MAIN) {
@@ -333,7 +333,7 @@ static int run_threads(void *context, struct fw_jobs *jobs, const char *argument
                   (long long)tick);
     fw_jobs_print(output, "thread %d dispatcher, a role: held by thread %d\n",
                   FW_JOBS_THREAD_DISPATCHER, fw_jobs_thread_id(jobs));
-    fw_mutex_unlock(&jobs->role);
+    fw_jobs_role_unlock(jobs);
     return 0;
 }
 

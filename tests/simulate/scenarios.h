@@ -28,6 +28,8 @@ extern const struct sim_scenario sim_scenario_engine_trace;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_handoff;
+extern const struct sim_scenario sim_scenario_jobs_hang;
+extern const struct sim_scenario sim_scenario_jobs_race;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
@@ -64,6 +66,8 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \
+    &sim_scenario_jobs_race, \
+    &sim_scenario_jobs_hang, \
     &sim_scenario_planted_publish, \
     &sim_scenario_planted_close, \
     &sim_scenario_planted_flush, \

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The job kernel under every order of steps that the seeds find.
+ *
+ * jobs-race: threads post trees of requests, several poll the same owners, one cancels, and the
+ * kernel is drained or abandoned at some moment. Each request must be run or cancelled once, handed
+ * back once if it is to be rejoined, and never run after "none exist" was said of its owner. A lost
+ * wake-up is a wait that does not end.
+ *
+ * jobs-hang: feeders wait for units that wait for parts, on few threads and with few slots. Without
+ * lanes, and with lanes on threads alone, all are stuck; with lanes on both all end. In virtual
+ * time that is exact: nothing else happens in the hour for which the feeders are awaited.
+ *
+ * jobs-planted-*: mistakes made on purpose with the kernel's own parts.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <fairway/jobs.h>
+
+#include "base/assert.h"
+#include "base/doorbell.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "jobs/cmls.h"
+#include "jobs/owner.h"
+#include "simulate/scenarios.h"
+
+enum { POSTERS = 3, ROUNDS = 3, REQUESTS_MAX = 400, DEPTH_MAX = 2 };
+
+struct family { /* An owner, and what the scenario knows of it. */
+    uint32_t running;
+    bool closed; /* "None exist" was said, and nobody outside posts any more. */
+};
+
+struct request {
+    struct fw_job job;
+    struct family family; /* Of its own children. */
+    struct family *parent;
+    uint32_t depth;
+    uint32_t flags;
+    bool posted;
+    uint32_t run_count;
+    uint32_t cancelled_count;
+    uint32_t handed_count;
+};
+
+static struct {
+    struct fw_jobs *jobs;
+    struct fw_job_runnable runnable;
+    struct request requests[REQUESTS_MAX];
+    uint32_t request_count;
+    struct family families[POSTERS][ROUNDS];
+    struct family *polled[POSTERS]; /* What a second thread polls too. */
+    uint32_t posters_left;
+} world;
+
+static int post_new(struct family *family, uint32_t depth, uint32_t lane_least)
+{
+    if (world.request_count == REQUESTS_MAX) {
+        return -ENOMEM;
+    }
+    struct request *request = &world.requests[world.request_count++];
+    request->parent = family;
+    request->depth = depth;
+    uint32_t lane = (uint32_t)sim_between(lane_least, 3);
+    request->flags = 3 - lane;
+    request->flags |= sim_chance(4) ? 0 : FW_JOB_REJOINABLE;
+    request->flags |= sim_chance(3) ? FW_JOB_BOOST : 0;
+    request->flags |= sim_chance(2) ? FW_JOB_WAIT_IF_BUSY : 0;
+    int32_t priority = (int32_t)sim_between(-3, 3);
+    request->posted = true; /* It may run before the post returns. */
+    int rc =
+        fw_jobs_post(world.jobs, &request->job, &world.runnable, family, priority, request->flags);
+    if (rc != 0) {
+        request->posted = false;
+        SIM_EXPECT(rc == -EAGAIN || rc == -EBUSY || rc == -ESHUTDOWN || rc == -EDEADLK);
+    }
+    return rc;
+}
+
+static void handed_back(struct fw_job *job, const struct family *family)
+{
+    struct request *request = FW_CONTAINER_OF(job, struct request, job);
+    SIM_EXPECT(request->parent == family);
+    SIM_EXPECT((request->flags & FW_JOB_REJOINABLE) != 0);
+    SIM_EXPECT(request->run_count + request->cancelled_count == 1);
+    request->handed_count++;
+    SIM_EXPECT(request->handed_count == 1);
+}
+
+/* Until none exists. */
+static void collect(struct family *family, uint32_t rejoin_flags)
+{
+    for (;;) {
+        struct fw_job *job;
+        int64_t timeout_ns = sim_chance(4) ? 50 * SIM_US : 3600 * SIM_S;
+        enum fw_rejoin answer =
+            fw_jobs_rejoin_wait(world.jobs, family, rejoin_flags, timeout_ns, &job);
+        if (answer == FW_REJOIN_RETURNED) {
+            handed_back(job, family);
+        } else if (answer == FW_REJOIN_NONE_EXIST) {
+            SIM_EXPECT(family->running == 0);
+            family->closed = true;
+            return;
+        } else {
+            SIM_EXPECT(answer == FW_REJOIN_NONE_READY);
+            SIM_EXPECT(timeout_ns < SIM_S); /* Else somebody was not woken for an hour. */
+        }
+    }
+}
+
+static void request_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct request *request = FW_CONTAINER_OF(job, struct request, job);
+    SIM_EXPECT(request->posted && !request->parent->closed);
+    request->parent->running++;
+    request->run_count++;
+    if (request->depth < DEPTH_MAX && sim_chance(3)) {
+        /* A sibling; below its own lane the parent might not be allowed to wait for it. */
+        (void)post_new(request->parent, request->depth + 1, fw_job_lane(request->flags));
+    }
+    if (sim_chance(2)) {
+        sim_sleep(sim_between(1, 40) * SIM_US);
+    }
+    if (sim_chance(6)) {
+        fw_jobs_block_enter(world.jobs);
+        sim_sleep(sim_between(1, 40) * SIM_US);
+        fw_jobs_block_leave(world.jobs);
+    }
+    uint32_t lane = fw_job_lane(request->flags);
+    if (lane < 3 && request->depth < DEPTH_MAX && sim_chance(2)) {
+        int64_t children = sim_between(1, 3);
+        for (int64_t i = 0; i < children; i++) {
+            (void)post_new(&request->family, request->depth + 1, lane + 1);
+        }
+        collect(&request->family, sim_chance(2) ? FW_REJOIN_HELP : 0);
+    }
+    request->parent->running--;
+}
+
+static void request_completed(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct request *request = FW_CONTAINER_OF(job, struct request, job);
+    if (fw_job_was_cancelled(job)) {
+        request->cancelled_count++;
+    }
+    SIM_EXPECT(request->run_count + request->cancelled_count == 1);
+}
+
+static void poster_run(void *argument)
+{
+    uint32_t number = (uint32_t)(uintptr_t)argument;
+    bool attach = sim_chance(2);
+    if (attach) {
+        int rc = fw_jobs_attach(world.jobs);
+        SIM_EXPECT(rc == 0);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct family *family = &world.families[number][round];
+        int64_t count = sim_between(1, 6);
+        for (int64_t i = 0; i < count; i++) {
+            (void)post_new(family, 0, 0);
+            if (sim_chance(4)) {
+                sim_sleep(sim_between(1, 30) * SIM_US);
+            }
+        }
+        world.polled[number] = family;
+        collect(family, attach && sim_chance(2) ? FW_REJOIN_HELP : 0);
+        world.polled[number] = NULL;
+    }
+    world.posters_left--;
+    if (attach) {
+        fw_jobs_detach(world.jobs);
+    }
+}
+
+/* Rejoins and cancels here and there, until all posters are through. */
+static void meddler_run(void *argument)
+{
+    (void)argument;
+    while (world.posters_left > 0) {
+        struct family *family = world.polled[sim_between(0, POSTERS - 1)];
+        struct fw_job *job;
+        if (family != NULL && fw_jobs_rejoin(world.jobs, family, &job) == FW_REJOIN_RETURNED) {
+            handed_back(job, family);
+        }
+        if (family != NULL && sim_chance(20)) {
+            (void)fw_jobs_cancel(world.jobs, family);
+        }
+        sim_sleep(sim_between(1, 60) * SIM_US);
+    }
+}
+
+static void policy_draw(struct fw_jobs_policy *policy)
+{
+    fw_jobs_policy_init(policy);
+    policy->workers = (uint32_t)sim_between(4, 6);
+    policy->slots = (uint32_t)sim_between(5, 12);
+    policy->lane_percent[0] = 20;
+    policy->ageing = sim_chance(2);
+    policy->boosting = sim_chance(2);
+    policy->boost = (int32_t)sim_between(0, 3);
+    policy->ageing_interval_ns = sim_between(1, 30) * SIM_US;
+    policy->review_interval_ns = sim_between(20, 2000) * SIM_US;
+    policy->idle_spins = (uint32_t)sim_between(0, 2);
+    policy->timing = sim_chance(2);
+    policy->workers_active = sim_chance(2) ? 4 : 0;
+}
+
+static void account_check(const struct fw_jobs_account *account)
+{
+    uint64_t posted = 0, run = 0, cancelled = 0, unclaimed = 0;
+    for (uint32_t i = 0; i < world.request_count; i++) {
+        const struct request *request = &world.requests[i];
+        bool rejoinable = (request->flags & FW_JOB_REJOINABLE) != 0;
+        SIM_EXPECT(request->run_count + request->cancelled_count == (request->posted ? 1 : 0));
+        posted += request->posted ? 1 : 0;
+        run += request->run_count;
+        cancelled += request->cancelled_count;
+        unclaimed += request->posted && rejoinable && request->handed_count == 0 ? 1 : 0;
+    }
+    SIM_EXPECT(account->posted == posted);
+    SIM_EXPECT(account->run == run);
+    SIM_EXPECT(account->cancelled == cancelled);
+    SIM_EXPECT(unclaimed == 0); /* By now; at the stop some may not have been collected. */
+}
+
+static void race_run(void)
+{
+    memset(&world, 0, sizeof world);
+    struct fw_jobs_policy policy;
+    policy_draw(&policy);
+    world.runnable = (struct fw_job_runnable){.run = request_run, .completed = request_completed};
+    world.posters_left = POSTERS;
+    int rc = fw_jobs_create(&world.jobs, &policy, NULL);
+    SIM_EXPECT(rc == 0);
+    struct fw_thread threads[POSTERS + 1];
+    bool start_late = sim_chance(2);
+    if (!start_late) {
+        rc = fw_jobs_start(world.jobs, NULL);
+        SIM_EXPECT(rc == 0);
+    }
+    for (uintptr_t i = 0; i < POSTERS; i++) {
+        rc = fw_thread_create(&threads[i], "poster", poster_run, (void *)i); // NOLINT
+        FW_ASSERT(rc == 0);
+    }
+    rc = fw_thread_create(&threads[POSTERS], "meddler", meddler_run, NULL);
+    FW_ASSERT(rc == 0);
+    if (start_late) {
+        rc = fw_jobs_start(world.jobs, NULL);
+        SIM_EXPECT(rc == 0);
+    }
+    struct fw_jobs_account account;
+    bool early = sim_chance(3);
+    bool abandon = sim_chance(2);
+    if (early) {
+        sim_sleep(sim_between(1, 500) * SIM_US);
+        rc = fw_jobs_stop(world.jobs, abandon ? FW_JOBS_ABANDON : FW_JOBS_DRAIN, &account);
+        SIM_EXPECT(rc == 0);
+    }
+    for (int i = 0; i <= POSTERS; i++) {
+        fw_thread_join(&threads[i]);
+    }
+    if (!early) {
+        rc = fw_jobs_stop(world.jobs, abandon ? FW_JOBS_ABANDON : FW_JOBS_DRAIN, &account);
+        SIM_EXPECT(rc == 0);
+    }
+    account_check(&account);
+    fw_jobs_destroy(world.jobs);
+}
+
+const struct sim_scenario sim_scenario_jobs_race = {
+    .name = "jobs-race",
+    .purpose = "requests are posted, rejoined, cancelled and drained in all orders",
+    .run = race_run,
+};
+
+/* jobs-hang. */
+
+enum { FEEDERS = 10, UNITS = 3, PARTS = 2 };
+
+struct worker_tree {
+    struct fw_job job;
+    struct fw_jobs *jobs;
+    uint32_t lane;
+    struct worker_tree *children;
+    uint32_t child_count;
+    uint32_t *finished;
+};
+
+static struct fw_job_runnable tree_runnable;
+
+static void tree_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    struct worker_tree *tree = FW_CONTAINER_OF(job, struct worker_tree, job);
+    struct fw_job *child;
+    for (uint32_t i = 0; i < tree->child_count; i++) {
+        struct worker_tree *next = &tree->children[i];
+        if (fw_jobs_post(tree->jobs, &next->job, runnable, tree, 0,
+                         (3 - next->lane) | FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY) != 0) {
+            break; /* The kernel is being abandoned. */
+        }
+    }
+    while (fw_jobs_rejoin_wait(tree->jobs, tree, 0, FW_JOBS_FOREVER, &child) ==
+           FW_REJOIN_RETURNED) {
+        sim_sleep(sim_between(0, 2) * SIM_US);
+    }
+    (*tree->finished)++;
+}
+
+/* Runs the trees under this mode. True: all of them ended; false: they hang. */
+static bool trees_end(uint32_t mode)
+{
+    static struct worker_tree feeders[FEEDERS], units[FEEDERS][UNITS], parts[FEEDERS][UNITS][PARTS];
+    uint32_t finished = 0;
+    bool started = false;
+    struct fw_jobs *jobs;
+    struct fw_jobs_policy policy;
+    fw_jobs_policy_init(&policy);
+    policy.workers = 4;
+    policy.slots = 8;
+    policy.mode = mode;
+    policy.lane_percent[0] = 0;
+    policy.lanes_used = 0xE;
+    policy.review_interval_ns = 600 * SIM_S;
+    policy.idle_spins = 0;
+    int rc = fw_jobs_create(&jobs, &policy, NULL);
+    SIM_EXPECT(rc == 0);
+    for (uint32_t f = 0; f < FEEDERS; f++) {
+        for (uint32_t u = 0; u < UNITS; u++) {
+            for (uint32_t p = 0; p < PARTS; p++) {
+                parts[f][u][p] =
+                    (struct worker_tree){.jobs = jobs, .lane = 3, .finished = &finished};
+            }
+            units[f][u] = (struct worker_tree){.jobs = jobs,
+                                               .lane = 2,
+                                               .children = parts[f][u],
+                                               .child_count = PARTS,
+                                               .finished = &finished};
+        }
+        feeders[f] = (struct worker_tree){.jobs = jobs,
+                                          .lane = 1,
+                                          .children = units[f],
+                                          .child_count = UNITS,
+                                          .finished = &finished};
+    }
+    tree_runnable = (struct fw_job_runnable){.run = tree_run};
+    /* As a tool would: as many as there is room for, and one more whenever one has ended. */
+    uint32_t posted = 0;
+    struct fw_job *job;
+    enum fw_rejoin answer;
+    do {
+        while (posted < FEEDERS &&
+               fw_jobs_post(jobs, &feeders[posted].job, &tree_runnable, &finished, 0,
+                            FW_JOB_FEEDER | FW_JOB_REJOINABLE) == 0) {
+            posted++;
+        }
+        if (!started) {
+            started = true;
+            rc = fw_jobs_start(jobs, NULL);
+            SIM_EXPECT(rc == 0);
+        }
+        answer = fw_jobs_rejoin_wait(jobs, &finished, 0, 3600 * SIM_S, &job);
+    } while (answer == FW_REJOIN_RETURNED);
+    rc = fw_jobs_stop(jobs, FW_JOBS_ABANDON, NULL);
+    SIM_EXPECT(rc == 0);
+    if (answer == FW_REJOIN_NONE_EXIST) {
+        SIM_EXPECT(finished == FEEDERS * (1 + UNITS * (1 + PARTS)));
+    }
+    fw_jobs_destroy(jobs);
+    return answer == FW_REJOIN_NONE_EXIST;
+}
+
+static void hang_run(void)
+{
+    SIM_EXPECT(trees_end(FW_JOBS_CMLS));
+    SIM_EXPECT(!trees_end(FW_JOBS_UNCHECKED));
+    SIM_EXPECT(!trees_end(FW_JOBS_UNCHECKED | FW_JOBS_LANES_WORKERS));
+}
+
+const struct sim_scenario sim_scenario_jobs_hang = {
+    .name = "jobs-hang",
+    .purpose = "feeders that wait hang without lanes, and end with them",
+    .run = hang_run,
+};
