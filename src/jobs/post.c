@@ -78,6 +78,7 @@ static int slot_wait(struct fw_jobs *jobs, uint32_t lane)
     struct fw_jobs_slot_waiter waiter = {
         .lane = lane, .is_worker = fw_jobs_self_running(jobs) != NULL, .result = 1};
     fw_parker_init(&waiter.parker);
+    FW_YIELD_POINT("jobs: found no slot");
     fw_list_push_back(&jobs->slot_waiters, &waiter.link);
     atomic_store_explicit(&jobs->slots_wanted, true, memory_order_relaxed);
     fw_doorbell_fence(); /* Pairs with that in fw_jobs_dispatch(), after slots were freed. */

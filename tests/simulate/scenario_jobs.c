@@ -30,7 +30,7 @@ enum { POSTERS = 3, ROUNDS = 3, REQUESTS_MAX = 400, DEPTH_MAX = 2 };
 
 struct family { /* An owner, and what the scenario knows of it. */
     uint32_t running;
-    bool closed; /* "None exist" was said, and nobody outside posts any more. */
+    bool closed; /* "None exist" was said. */
 };
 
 struct request {
@@ -101,7 +101,7 @@ static void collect(struct family *family, uint32_t rejoin_flags)
             handed_back(job, family);
         } else if (answer == FW_REJOIN_NONE_EXIST) {
             SIM_EXPECT(family->running == 0);
-            family->closed = true;
+            family->closed = true; /* Nobody outside posts any more. */
             return;
         } else {
             SIM_EXPECT(answer == FW_REJOIN_NONE_READY);
@@ -190,7 +190,13 @@ static void meddler_run(void *argument)
         if (family != NULL && sim_chance(20)) {
             (void)fw_jobs_cancel(world.jobs, family);
         }
+        if (family != NULL && sim_chance(4)) {
+            collect(family, 0);
+        }
         sim_sleep(sim_between(1, 60) * SIM_US);
+        if (sim_now() > SIM_S) {
+            sim_fail("a thousand times longer than it takes: somebody waits for nothing");
+        }
     }
 }
 
@@ -385,4 +391,163 @@ const struct sim_scenario sim_scenario_jobs_hang = {
     .name = "jobs-hang",
     .purpose = "feeders that wait hang without lanes, and end with them",
     .run = hang_run,
+};
+
+/*
+ * Planted: the admission word is lowered by a load and a store. An addition between the two is
+ * lost, and the word no longer says what runs.
+ */
+enum { PLANTED_ROUNDS = 10, PLANTED_WORKERS = 3 };
+
+static struct {
+    _Atomic uint64_t word;
+    uint64_t limits;
+    _Atomic uint32_t inside;
+} admission;
+
+static void admission_worker(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < PLANTED_ROUNDS; i++) {
+        while (!fw_cmls_enter(&admission.word, admission.limits, 3)) {
+            sim_sleep(SIM_US);
+        }
+        SIM_EXPECT(atomic_fetch_add(&admission.inside, 1) < 2);
+        sim_sleep(sim_between(0, 3) * SIM_US);
+        atomic_fetch_sub(&admission.inside, 1);
+        uint64_t word = atomic_load(&admission.word);
+        FW_YIELD_POINT("planted: read the word"); /* The bug: fw_cmls_leave() is one step. */
+        atomic_store(&admission.word, word - fw_cmls_unit(3));
+    }
+}
+
+static void planted_threads(void (*run)(void *argument))
+{
+    struct fw_thread threads[PLANTED_WORKERS];
+    for (int i = 0; i < PLANTED_WORKERS; i++) {
+        int rc = fw_thread_create(&threads[i], "planted", run, NULL);
+        FW_ASSERT(rc == 0);
+    }
+    for (int i = 0; i < PLANTED_WORKERS; i++) {
+        fw_thread_join(&threads[i]);
+    }
+}
+
+static void admission_run(void)
+{
+    struct fw_cmls cmls = {.sums = {0, 0, 0, 2}};
+    atomic_store(&admission.word, 0);
+    atomic_store(&admission.inside, 0);
+    admission.limits = fw_cmls_pack(&cmls);
+    planted_threads(admission_worker);
+    SIM_EXPECT(atomic_load(&admission.word) == 0);
+}
+
+const struct sim_scenario sim_scenario_jobs_planted_admission = {
+    .name = "jobs-planted-admission",
+    .purpose = "lowers the admission word in two steps",
+    .run = admission_run,
+    .planted = true,
+};
+
+/*
+ * Planted: a request posts a sibling, and counts it only after it can be seen and is itself over.
+ * Who rejoins between is told that none exists, and then one runs.
+ */
+static struct {
+    struct fw_owners owners;
+    struct fw_mutex front;
+    struct fw_jobs_owner *record;
+    bool none_exist;
+} early;
+
+static void early_request(void *argument)
+{
+    (void)argument;
+    sim_sleep(sim_between(0, 5) * SIM_US);
+    bool settle = fw_owner_over(early.record); /* The bug: this and the next are the wrong way. */
+    fw_mutex_lock(&early.front);
+    SIM_EXPECT(!early.none_exist); /* The sibling would run now. */
+    fw_owner_expect(early.record);
+    settle = fw_owner_over(early.record) || settle;
+    fw_mutex_unlock(&early.front);
+}
+
+static void early_run(void)
+{
+    early.none_exist = false;
+    fw_mutex_init(&early.front, FW_RANK_JOBS_FRONT);
+    int rc = fw_owners_init(&early.owners, 1);
+    FW_ASSERT(rc == 0);
+    early.record = fw_owner_get(&early.owners, &early);
+    FW_ASSERT(early.record != NULL);
+    fw_owner_expect(early.record);
+    struct fw_thread thread;
+    rc = fw_thread_create(&thread, "request", early_request, NULL);
+    FW_ASSERT(rc == 0);
+    for (int i = 0; i < PLANTED_ROUNDS; i++) {
+        fw_mutex_lock(&early.front);
+        early.none_exist = early.none_exist || fw_owner_is_empty(early.record);
+        fw_mutex_unlock(&early.front);
+        sim_sleep(sim_between(0, 2) * SIM_US);
+    }
+    fw_thread_join(&thread);
+    fw_owners_fini(&early.owners);
+    fw_mutex_fini(&early.front);
+}
+
+const struct sim_scenario sim_scenario_jobs_planted_exist = {
+    .name = "jobs-planted-exist",
+    .purpose = "says that none exists before the count is final",
+    .run = early_run,
+    .planted = true,
+};
+
+/*
+ * Planted: a worker that found nothing arms the bell and sleeps without looking once more.
+ */
+static struct {
+    struct fw_doorbell bell;
+    struct fw_parker worker;
+    _Atomic uint32_t inbox;
+} sleepy;
+
+static void sleepy_worker(void *argument)
+{
+    (void)argument;
+    for (uint32_t done = 0; done < PLANTED_ROUNDS;) {
+        uint32_t work = atomic_exchange(&sleepy.inbox, 0);
+        done += work;
+        if (work == 0) {
+            FW_YIELD_POINT("planted: found no work");
+            fw_doorbell_arm(&sleepy.bell);
+            fw_park(&sleepy.worker); /* The bug: the inbox may have filled before the bell. */
+            (void)fw_doorbell_disarm(&sleepy.bell);
+        }
+    }
+}
+
+static void sleepy_run(void)
+{
+    struct fw_thread thread;
+    fw_doorbell_init(&sleepy.bell);
+    fw_parker_init(&sleepy.worker);
+    atomic_store(&sleepy.inbox, 0);
+    int rc = fw_thread_create(&thread, "worker", sleepy_worker, NULL);
+    FW_ASSERT(rc == 0);
+    for (int i = 0; i < PLANTED_ROUNDS; i++) {
+        atomic_fetch_add(&sleepy.inbox, 1);
+        if (fw_doorbell_ring(&sleepy.bell)) {
+            fw_unpark(&sleepy.worker);
+        }
+        sim_sleep(sim_between(1, 5) * SIM_US);
+    }
+    fw_thread_join(&thread);
+}
+
+const struct sim_scenario sim_scenario_jobs_planted_wakeup = {
+    .name = "jobs-planted-wakeup",
+    .purpose = "a worker sleeps without a second look at the inbox",
+    .run = sleepy_run,
+    .planted = true,
 };

@@ -29,6 +29,9 @@ extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_handoff;
 extern const struct sim_scenario sim_scenario_jobs_hang;
+extern const struct sim_scenario sim_scenario_jobs_planted_admission;
+extern const struct sim_scenario sim_scenario_jobs_planted_exist;
+extern const struct sim_scenario sim_scenario_jobs_planted_wakeup;
 extern const struct sim_scenario sim_scenario_jobs_race;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
@@ -71,5 +74,8 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_planted_publish, \
     &sim_scenario_planted_close, \
     &sim_scenario_planted_flush, \
-    &sim_scenario_planted_log
+    &sim_scenario_planted_log, \
+    &sim_scenario_jobs_planted_admission, \
+    &sim_scenario_jobs_planted_exist, \
+    &sim_scenario_jobs_planted_wakeup
 /* clang-format on */

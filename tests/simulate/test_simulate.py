@@ -14,6 +14,9 @@ PLANTED = {
     "planted-close": "FW_SOURCE_CLOSED",
     "planted-flush": "version >= made",
     "planted-log": "rc >= 0",
+    "jobs-planted-admission": "expected",
+    "jobs-planted-exist": "!early.none_exist",
+    "jobs-planted-wakeup": "deadlock",
 }
 HONEST = [
     "disk",
@@ -38,6 +41,8 @@ HONEST = [
     "engine-watchdog",
     "handoff",
     "log",
+    "jobs-hang",
+    "jobs-race",
     "skeleton",
     "skeleton-faults",
 ]
