@@ -3,9 +3,14 @@
 
 #include "base/assert.h"
 
-/* Standard errors by which a difference is believed: one in forty by chance. */
-static const double CRITICAL = 2.0;
+/*
+ * Standard errors by which a difference is believed. One is little, but where chance decides the
+ * throughputs are nearly the same, and to stop short of the best costs more than to pass it.
+ */
+static const double CRITICAL = 1.0;
 static const double TOLERANCE = 0.02;
+static const double CHANGE = 0.1; /* Relative, above which it is another load. */
+static const double GAIN = 0.005; /* Relative, below which more workers are not worth it. */
 
 void fw_climb_init(struct fw_climb *climb, uint32_t low, uint32_t high, uint32_t start)
 {
@@ -52,7 +57,7 @@ static void climb_settle(struct fw_climb *climb)
 {
     climb->trial = climb->best;
     climb->rest = climb->patience;
-    climb->step = 1;
+    climb->step = 1 + climb->best / 8;
     climb->failures = 0;
     if (climb->patience < FW_CLIMB_PATIENCE_MAX) {
         climb->patience *= 2;
@@ -63,7 +68,8 @@ static void climb_settle(struct fw_climb *climb)
 static void climb_judge(struct fw_climb *climb, struct fw_climb_mean mean)
 {
     /* Upwards it must be better; downwards it suffices that it is not worse. */
-    bool better = climb->up ? climb_is_higher(mean, climb->best_mean)
+    bool better = climb->up ? climb_is_higher(mean, climb->best_mean) &&
+                                  mean.mean > (1 + GAIN) * climb->best_mean.mean
                             : !climb_is_higher(climb->best_mean, mean) &&
                                   mean.mean >= (1 - TOLERANCE) * climb->peak;
     if (better) {
@@ -88,8 +94,8 @@ static void climb_judge(struct fw_climb *climb, struct fw_climb_mean mean)
 /* A window of rest is over: is it still the load for which this number was found? */
 static void climb_rest(struct fw_climb *climb, struct fw_climb_mean mean)
 {
-    bool changed =
-        climb_is_higher(mean, climb->best_mean) || climb_is_higher(climb->best_mean, mean);
+    double ratio = mean.mean / climb->best_mean.mean;
+    bool changed = ratio > 1 + CHANGE || ratio < 1 - CHANGE;
     climb->best_mean = mean;
     climb->rest--;
     if (changed) {
