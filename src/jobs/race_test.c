@@ -583,7 +583,56 @@ static void test_block_compensated(void **state)
     atomic_store(&gate.is_open, true);
     assert_int_equal(rejoin_all(shared, &gate), 3);
     assert_int_equal(rejoin_all(shared, &open), 1);
+    fw_jobs_statistics(shared, &statistics);
+    assert_int_equal(statistics.blocked, 0);
     jobs_end(shared);
+}
+
+/* Two wait for the one request of an owner: one gets it, and the other learns that none exists. */
+struct rejoiner {
+    struct fw_jobs *jobs;
+    const void *owner;
+    enum fw_rejoin answer;
+};
+
+static void rejoiner_run(void *argument)
+{
+    struct rejoiner *rejoiner = argument;
+    struct fw_job *job;
+    rejoiner->answer =
+        fw_jobs_rejoin_wait(rejoiner->jobs, rejoiner->owner, 0, FW_JOBS_FOREVER, &job);
+}
+
+static void test_two_wait_for_one(void **state)
+{
+    (void)state;
+    struct fw_jobs *jobs = jobs_start(&policy);
+    for (uint32_t flags = 0; flags <= FW_JOB_REJOINABLE; flags += FW_JOB_REJOINABLE) {
+        struct gate gate = {.is_open = false};
+        struct gated request = {.gate = &gate};
+        assert_int_equal(fw_jobs_post(jobs, &request.job, &gated_runnable, &gate, 0, flags), 0);
+        struct rejoiner rejoiners[2];
+        struct fw_thread threads[2];
+        for (int i = 0; i < 2; i++) {
+            rejoiners[i] = (struct rejoiner){.jobs = jobs, .owner = &gate};
+            assert_int_equal(fw_thread_create(&threads[i], "rejoiner", rejoiner_run, &rejoiners[i]),
+                             0);
+        }
+        gate_await(&gate, 1);
+        for (int i = 0; i < 200; i++) {
+            pause_briefly(); /* So that they most likely wait; the answers do not depend on it. */
+        }
+        atomic_store(&gate.is_open, true);
+        int returned = 0;
+        for (int i = 0; i < 2; i++) {
+            fw_thread_join(&threads[i]);
+            returned += rejoiners[i].answer == FW_REJOIN_RETURNED ? 1 : 0;
+            assert_true(rejoiners[i].answer == FW_REJOIN_RETURNED ||
+                        rejoiners[i].answer == FW_REJOIN_NONE_EXIST);
+        }
+        assert_int_equal(returned, flags == FW_JOB_REJOINABLE ? 1 : 0);
+    }
+    jobs_end(jobs);
 }
 
 /* J31: what is timed shows per lane, class and owner; off, nothing is. */
@@ -667,6 +716,7 @@ int main(void)
         cmocka_unit_test_setup(test_lane_sums, setup),
         cmocka_unit_test_setup(test_handles, setup),
         cmocka_unit_test_setup(test_block_compensated, setup),
+        cmocka_unit_test_setup(test_two_wait_for_one, setup),
         cmocka_unit_test_setup(test_latencies, setup),
         cmocka_unit_test_setup(test_owners_forgotten, setup),
     };

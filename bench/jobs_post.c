@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Empty requests through a pool of one worker: jobs_post SIDE COUNT [WAITING]
+ *
+ * The producer keeps WINDOW requests in flight: it hands them in, the worker runs them (it adds one
+ * to a number), and the producer takes them back. Prints nanoseconds on the wall per request, from
+ * the first post to the last rejoin. A pool that does not hand requests back is given the same by
+ * its own means: a count that the worker raises and the producer reads.
+ *
+ * SIDE: jobs; jobs-timing, with latencies measured; jobs-wake, where the producer waits for each
+ * request before it posts the next, so that the worker sleeps; jobs-ageing, where WAITING more
+ * requests wait with ageing on while COUNT of them are dispatched.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fairway/jobs.h>
+
+#include "base/base.h"
+#include "base/parse.h"
+#include "base/thread.h"
+#include "io/clock.h"
+
+enum { WINDOW = 1024 };
+
+static uint64_t work_done; /* The worker's. */
+
+static void empty_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+    work_done++;
+}
+static struct fw_job_runnable empty = {.run = empty_run};
+
+_Noreturn static void give_up(const char *what)
+{
+    (void)fprintf(stderr, "jobs_post: %s\n", what);
+    exit(1);
+}
+
+static struct fw_jobs *kernel_start(struct fw_jobs_policy *policy)
+{
+    struct fw_jobs *jobs;
+    struct fw_jobs_reason reason;
+    if (fw_jobs_create(&jobs, policy, &reason) != 0 || fw_jobs_start(jobs, &reason) != 0) {
+        give_up(reason.text);
+    }
+    return jobs;
+}
+
+static void kernel_end(struct fw_jobs *jobs)
+{
+    if (fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL) != 0) {
+        give_up("cannot stop");
+    }
+    fw_jobs_destroy(jobs);
+}
+
+static void policy_one_worker(struct fw_jobs_policy *policy)
+{
+    fw_jobs_policy_init(policy);
+    policy->workers = 1;
+    policy->slots = 2 * WINDOW;
+    policy->mode = 0;
+    memset(policy->lane_waits_for, 0, sizeof policy->lane_waits_for);
+}
+
+static void post(struct fw_jobs *jobs, struct fw_job *job, int32_t priority)
+{
+    if (fw_jobs_post(jobs, job, &empty, &empty, priority, FW_JOB_REJOINABLE) != 0) {
+        give_up("a post was refused");
+    }
+}
+
+static void pipelined(struct fw_jobs *jobs, uint64_t count)
+{
+    static struct fw_job requests[WINDOW];
+    struct fw_job *job;
+    uint64_t posted = 0, back = 0;
+    for (; posted < WINDOW && posted < count; posted++) {
+        post(jobs, &requests[posted], 0);
+    }
+    while (back < count) {
+        enum fw_rejoin answer = fw_jobs_rejoin(jobs, &empty, &job);
+        if (answer == FW_REJOIN_NONE_READY) {
+            answer = fw_jobs_rejoin_wait(jobs, &empty, 0, FW_JOBS_FOREVER, &job);
+        }
+        if (answer != FW_REJOIN_RETURNED) {
+            give_up("a request was lost");
+        }
+        back++;
+        if (posted < count) {
+            post(jobs, job, 0);
+            posted++;
+        }
+    }
+}
+
+static int64_t run_jobs(uint64_t count, uint64_t waiting, bool timing)
+{
+    (void)waiting;
+    struct fw_jobs_policy policy;
+    policy_one_worker(&policy);
+    policy.timing = timing;
+    struct fw_jobs *jobs = kernel_start(&policy);
+    pipelined(jobs, count / 10 + 1); /* Warm. */
+    int64_t begin_ns = fw_clock_now_ns();
+    pipelined(jobs, count);
+    int64_t taken_ns = fw_clock_now_ns() - begin_ns;
+    kernel_end(jobs);
+    return taken_ns;
+}
+
+static int64_t side_jobs(uint64_t count, uint64_t waiting)
+{
+    return run_jobs(count, waiting, false);
+}
+
+static int64_t side_timing(uint64_t count, uint64_t waiting)
+{
+    return run_jobs(count, waiting, true);
+}
+
+static int64_t side_wake(uint64_t count, uint64_t waiting)
+{
+    (void)waiting;
+    struct fw_jobs_policy policy;
+    policy_one_worker(&policy);
+    policy.idle_spins = 0;
+    struct fw_jobs *jobs = kernel_start(&policy);
+    struct fw_job job = {0};
+    struct fw_job *back;
+    int64_t begin_ns = fw_clock_now_ns();
+    for (uint64_t i = 0; i < count; i++) {
+        post(jobs, &job, 0);
+        if (fw_jobs_rejoin_wait(jobs, &empty, 0, FW_JOBS_FOREVER, &back) != FW_REJOIN_RETURNED) {
+            give_up("a request was lost");
+        }
+    }
+    int64_t taken_ns = fw_clock_now_ns() - begin_ns;
+    kernel_end(jobs);
+    return taken_ns;
+}
+
+/* The worker's own time, from the first of COUNT dispatches to the last, while WAITING wait. */
+static _Atomic uint64_t ageing_left;
+static int64_t ageing_begin_ns;
+static int64_t ageing_taken_ns;
+static struct fw_parker ageing_over;
+
+static void ageing_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+    uint64_t left = atomic_load_explicit(&ageing_left, memory_order_relaxed);
+    if (left == 0) {
+        return;
+    }
+    if (ageing_begin_ns == 0) {
+        ageing_begin_ns = fw_clock_now_ns();
+    }
+    atomic_store_explicit(&ageing_left, left - 1, memory_order_relaxed);
+    if (left == 1) {
+        ageing_taken_ns = fw_clock_now_ns() - ageing_begin_ns;
+        fw_unpark(&ageing_over);
+    }
+}
+
+static int64_t side_ageing(uint64_t count, uint64_t waiting)
+{
+    static struct fw_job_runnable runnable = {.run = ageing_run};
+    struct fw_jobs_policy policy;
+    policy_one_worker(&policy);
+    policy.slots = (uint32_t)(count + waiting);
+    policy.ageing = true;
+    policy.boosting = true;
+    policy.boost = 1;
+    policy.ageing_interval_ns = 10 * FW_NS_PER_MS;
+    struct fw_jobs *jobs;
+    struct fw_jobs_reason reason;
+    struct fw_job *requests = calloc(count + waiting, sizeof *requests);
+    if (requests == NULL || fw_jobs_create(&jobs, &policy, &reason) != 0) {
+        give_up("cannot create the kernel");
+    }
+    fw_parker_init(&ageing_over);
+    atomic_store(&ageing_left, count);
+    for (uint64_t i = 0; i < count + waiting; i++) {
+        if (fw_jobs_post(jobs, &requests[i], &runnable, &requests[i % 64], (int32_t)(i * 37 % 256),
+                         i % 4 == 0 ? FW_JOB_BOOST : 0) != 0) {
+            give_up("a post was refused");
+        }
+    }
+    if (fw_jobs_start(jobs, &reason) != 0) {
+        give_up(reason.text);
+    }
+    fw_park(&ageing_over);
+    kernel_end(jobs);
+    free(requests);
+    return ageing_taken_ns;
+}
+
+static const struct side {
+    const char *name;
+    int64_t (*run)(uint64_t count, uint64_t waiting); /* Nanoseconds. */
+} sides[] = {
+    {"jobs", side_jobs},
+    {"jobs-timing", side_timing},
+    {"jobs-wake", side_wake},
+    {"jobs-ageing", side_ageing},
+};
+
+int main(int argc, char **argv)
+{
+    uint64_t count, waiting = 0;
+    if (argc < 3 || argc > 4 || fw_parse_uint(argv[2], strlen(argv[2]), 1, 1 << 23, &count) != 0 ||
+        (argc == 4 && fw_parse_uint(argv[3], strlen(argv[3]), 0, 1 << 23, &waiting) != 0)) {
+        (void)fprintf(stderr, "jobs_post SIDE COUNT [WAITING]\n");
+        return 2;
+    }
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(sides); i++) {
+        if (strcmp(sides[i].name, argv[1]) == 0) {
+            int64_t taken_ns = sides[i].run(count, waiting);
+            printf("%.2f\n", (double)taken_ns / (double)count);
+            return 0;
+        }
+    }
+    (void)fprintf(stderr, "jobs_post: there is no side '%s' in this build\n", argv[1]);
+    return 3;
+}
