@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: the bulk tool hashes every file once, whatever its size, and needs its lanes to end.
+Method: a tree whose hashes are computed here too; then the same tree without lanes, which must still be
+there at the time limit, with every thread asleep."""
+
+import pathlib
+import re
+import subprocess
+import time
+
+import pytest
+
+PART_SIZE = 64 * 1024
+SIZES = [0, 1, 1000, PART_SIZE - 1, PART_SIZE, PART_SIZE + 1, 3 * PART_SIZE + 17]
+
+
+def fnv(data, value=0xCBF29CE484222325):
+    for byte in data:
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def file_hash(data):
+    value = 0
+    for begin in range(0, len(data), PART_SIZE):
+        value = fnv(fnv(data[begin:begin + PART_SIZE]).to_bytes(8, "little"), value)
+    return value
+
+
+@pytest.fixture
+def program(build):
+    return build / "examples" / "hash_tree"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """More files than there are slots, in two folders, some of several parts."""
+    expected = {}
+    for number in range(140):
+        path = tmp_path / f"folder{number % 2}" / f"deep{number % 5}" / f"file{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = SIZES[number] if number < len(SIZES) else number
+        data = bytes((number * 7 + i) % 251 for i in range(size))
+        path.write_bytes(data)
+        expected[str(path)] = (size, file_hash(data))
+    return tmp_path, expected
+
+
+def test_hashes(program, tree):
+    folder, expected = tree
+    done = subprocess.run([program, folder / "folder0", folder / "folder1"], capture_output=True,
+                          text=True, timeout=120, check=True)
+    found = {}
+    for line in done.stdout.splitlines():
+        value, size, path = line.split(maxsplit=2)
+        assert path not in found
+        found[path] = (int(size), int(value, 16))
+    assert found == expected
+    assert re.search(r"140 files, \d+ KiB\n$", done.stderr)
+
+
+def thread_times(pid):
+    """How long each worker has run."""
+    return {task.name: (task / "schedstat").read_text().split()[0]
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
+            if re.fullmatch(r"job-\d+", (task / "comm").read_text().strip())}
+
+
+def test_hangs_without_lanes(program, tree):
+    folder, _ = tree
+    process = subprocess.Popen([program, "--no-lanes", folder], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
+        for _ in range(60):  # All asleep: not slow, but stuck.
+            before = thread_times(process.pid)
+            time.sleep(0.5)
+            if before == thread_times(process.pid):
+                break
+        assert before == thread_times(process.pid) != {}
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_usage(program, tmp_path):
+    assert subprocess.run([program], capture_output=True, check=False).returncode == 2
+    missing = subprocess.run([program, tmp_path / "none"], capture_output=True, check=False)
+    assert missing.returncode == 0 and missing.stdout == b""
