@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job kernel beside other pools of threads, and beside itself with more requests waiting."""
+
+import subprocess
+
+from . import measure
+from .context import Benchmark, Unavailable
+
+ROUNDS = 7
+COUNT = 500_000
+WAKES = 20_000
+DISPATCHES = 100_000
+WAITING = 1_000_000
+LIMIT_NS = 150
+
+STRICT = ["glib", "apr"]  # Those that keep strict priorities.
+RELAXED = ["uv", "gomp", "tbb"]
+
+
+def measured(context, program, *arguments):
+    """Nanoseconds per request, as one of the programs of bench/jobs prints them."""
+    command = [context.program("bench", "jobs", program), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Unavailable(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    return float(done.stdout)
+
+
+def against_limit(name, figures, limit_ns, unit):
+    ratios = [figure / limit_ns for figure in figures]
+    ratio = measure.median(ratios)
+    return {"bench": name, "ratio": round(ratio, 4), "better": "lower",
+            "peer": f"the limit of {limit_ns} ns", "bar": 1.0, "ok": ratio <= 1,
+            "runs": len(ratios), "spread": round(measure.spread(ratios), 4),
+            "ours_ns": round(measure.median(figures), 2), "unit": unit}
+
+
+def run_post(context):
+    peers = []
+    for peer in STRICT + RELAXED:
+        if (context.build / "bench" / "jobs" / f"jobs_{peer}").exists():
+            peers.append(peer)
+        else:
+            print(f"  {peer} is left out: its library was not there when the build was set up; "
+                  "see packaging/packages")
+    figures = {side: [] for side in ["jobs", "jobs-timing", *peers]}
+    rounds = context.rounds(ROUNDS)
+    count = context.scaled(COUNT)
+    for number in range(rounds):
+        for side in measure.alternate(list(figures), number):
+            if side in peers:
+                figures[side].append(measured(context, f"jobs_{side}", count))
+            else:
+                figures[side].append(measured(context, "jobs_post", side, count))
+    unit = "ns per request, posted, run and rejoined"
+    measure.print_table(f"jobs-post: {unit}; one producer, one worker", figures.items())
+    parts = [against_limit("jobs-post-limit", figures["jobs"], LIMIT_NS, unit)]
+    for peer in peers:
+        bar = 1.0 if peer in STRICT else 1.5
+        parts.append(measure.compare(f"jobs-post-{peer}", figures["jobs"], figures[peer],
+                                     peer=peer, bar=bar, unit=unit))
+    parts.append({**measure.compare("jobs-post-timing", figures["jobs-timing"], figures["jobs"],
+                                    peer="without measured latencies", bar=2.0, unit=unit),
+                  "informational": True})
+    return measure.combine("jobs-post", parts)
+
+
+def run_ageing(context):
+    """Cost per dispatch with a million waiting, beside a thousand."""
+    count, waiting = context.scaled(DISPATCHES), context.scaled(WAITING)
+    sides = {"a million waiting": waiting, "a thousand waiting": 1000}
+    figures = {side: [] for side in sides}
+    for number in range(context.rounds(ROUNDS)):
+        for side in measure.alternate(list(sides), number):
+            figures[side].append(measured(context, "jobs_post", "jobs-ageing", count, sides[side]))
+    unit = "ns of the worker's processor time per dispatch"
+    measure.print_table(f"jobs-ageing: {unit}", figures.items())
+    return measure.compare("jobs-ageing", *figures.values(), peer="a thousand waiting", bar=2.0,
+                           unit=unit)
+
+
+def run_wake(context):
+    """From a post to a sleeping worker and back; for information, the kernel's part is the most."""
+    figures = [measured(context, "jobs_post", "jobs-wake", context.scaled(WAKES))
+               for _ in range(context.rounds(ROUNDS))]
+    unit = "ns from post to rejoin, worker and poster asleep in turns"
+    measure.print_table(f"jobs-wake: {unit}", [("jobs", figures)])
+    return {**against_limit("jobs-wake", figures, 20_000, unit), "informational": True}
+
+
+BENCHMARKS = {
+    "jobs-post": Benchmark("an empty request posted, run and rejoined, beside other pools",
+                           run_post),
+    "jobs-ageing": Benchmark("a dispatch while a million requests wait and age", run_ageing),
+    "jobs-wake": Benchmark("waking an idle worker and its poster", run_wake),
+}
