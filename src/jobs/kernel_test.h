@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the tests of the kernel share: a kernel to begin with, requests that wait for a sign, and
- * requests that note in which order they ran. Include it after <cmocka.h>.
+ * what all of them do again and again.
  */
 #pragma once
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include <cmocka.h>
 
 #include <fairway/jobs.h>
 
