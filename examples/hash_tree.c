@@ -173,6 +173,7 @@ int main(int argc, char **argv)
         fw_jobs_start(jobs, &reason) != 0) {
         (void)fprintf(stderr, first == argc ? "hash_tree [--no-lanes] FOLDER...\n"
                                             : "hash_tree: cannot start\n");
+        free(feeders);
         return 2;
     }
     for (int i = first; i < argc; i++) {

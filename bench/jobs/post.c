@@ -190,7 +190,7 @@ static int64_t side_ageing(uint64_t count, uint64_t waiting)
     policy.ageing = true;
     policy.boosting = true;
     policy.boost = 1;
-    policy.ageing_interval_ns = 10 * FW_NS_PER_MS;
+    policy.ageing_interval_ns = INT64_C(10) * FW_NS_PER_MS;
     struct fw_jobs *jobs;
     struct fw_jobs_reason reason;
     struct fw_job *requests = calloc(count + waiting, sizeof *requests);

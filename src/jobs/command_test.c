@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 #include "io/clock.h"
-#include "jobs/kernel_test.h"
+#include "support/jobs.h"
 
 /* The virtual clock. */
 static _Atomic int64_t clock_ns = 1000000000;

@@ -18,8 +18,8 @@
 
 #include "base/base.h"
 #include "io/random.h"
-#include "jobs/kernel_test.h"
 #include "support/fail_memory.h"
+#include "support/jobs.h"
 
 static struct fw_jobs_policy policy;
 
@@ -584,7 +584,7 @@ static void test_cancel(void **state)
     assert_int_equal(fw_jobs_cancel(jobs, requests), 10);
     assert_int_equal(atomic_load(&completed_cancelled), 10);
     struct fw_job *back;
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 5; i++) {
         assert_int_equal(fw_jobs_rejoin(jobs, requests, &back), FW_REJOIN_RETURNED);
         assert_ptr_equal(back, &requests[2 * i].job); /* In the order of posting. */
         assert_true(fw_job_was_cancelled(back));

@@ -25,8 +25,8 @@ void fw_jobs_policy_init(struct fw_jobs_policy *policy)
         .lane_percent = {10, 20, 20},
         .lanes_used = (1U << FW_JOBS_LANES) - 1,
         .lane_waits_for = {0xE, 0xC, 0x8, 0}, /* All above. */
-        .ageing_interval_ns = 100 * FW_NS_PER_MS,
-        .review_interval_ns = 100 * FW_NS_PER_MS,
+        .ageing_interval_ns = INT64_C(100) * FW_NS_PER_MS,
+        .review_interval_ns = INT64_C(100) * FW_NS_PER_MS,
         .idle_spins = 200,
     };
 }

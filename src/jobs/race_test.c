@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "jobs/kernel_test.h"
+#include "support/jobs.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SLOW_BUILD 1

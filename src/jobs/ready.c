@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 
-enum { BUCKETS_MIN = 64, BUCKETS_MAX = 1 << 16 };
+enum { BUCKETS_MIN = 64, BUCKETS_MAX = 1 << 16, QUEUES = 2 * FW_JOBS_LANES };
 
 int fw_ready_init(struct fw_ready *ready, const struct fw_jobs_policy *policy)
 {
@@ -125,7 +125,7 @@ static struct fw_job_level *heap_remove(struct fw_job_level *root, struct fw_job
 static struct fw_job_level **level_bucket(const struct fw_ready *ready, uint32_t queue, int64_t key)
 {
     /* Multiplied by the golden ratio, the high bits depend on all the low ones. */
-    uint64_t mixed = ((uint64_t)key * (2 * FW_JOBS_LANES) + queue) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t mixed = ((uint64_t)key * QUEUES + queue) * UINT64_C(0x9E3779B97F4A7C15);
     return &ready->buckets[(mixed >> 40) & ready->bucket_mask];
 }
 
