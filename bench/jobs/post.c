@@ -9,7 +9,9 @@
  *
  * SIDE: jobs; jobs-timing, with latencies measured; jobs-wake, where the producer waits for each
  * request before it posts the next, so that the worker sleeps; jobs-ageing, where WAITING more
- * requests wait with ageing on while COUNT of them are dispatched.
+ * requests wait with ageing on while COUNT of them are dispatched; jobs-mixed, where COUNT requests
+ * compute and sleep on WAITING active workers of MIXED_WORKERS, or for 0 on as many as the kernel
+ * finds best.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +25,7 @@
 #include <fairway/jobs.h>
 
 #include "base/base.h"
+#include "base/mutex.h"
 #include "base/parse.h"
 #include "base/thread.h"
 #include "io/clock.h"
@@ -214,14 +217,75 @@ static int64_t side_ageing(uint64_t count, uint64_t waiting)
     return ageing_taken_ns;
 }
 
+/* A mixed load: each request computes for a while, holding a lock for a part of it, and sleeps. */
+enum { MIXED_WORKERS = 16, MIXED_WORK = 20000, MIXED_SLEEP_NS = 200000 };
+static struct fw_mutex mixed_lock = FW_MUTEX_INITIALIZER(FW_RANK_METRICS);
+
+static uint64_t compute(uint64_t steps)
+{
+    uint64_t value = steps;
+    for (uint64_t i = 0; i < steps; i++) {
+        value = value * UINT64_C(6364136223846793005) + 1;
+        __asm__ volatile("" : "+r"(value));
+    }
+    return value;
+}
+
+static void mixed_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+    (void)compute(MIXED_WORK);
+    fw_mutex_lock(&mixed_lock);
+    (void)compute(MIXED_WORK / 10);
+    fw_mutex_unlock(&mixed_lock);
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    (void)fw_park_for(&parker, MIXED_SLEEP_NS);
+}
+
+static void mixed_batch(struct fw_jobs *jobs, struct fw_job *requests, uint64_t count)
+{
+    static struct fw_job_runnable runnable = {.run = mixed_run};
+    struct fw_job *back;
+    for (uint64_t i = 0; i < count; i++) {
+        if (fw_jobs_post(jobs, &requests[i], &runnable, requests, 0,
+                         FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY) != 0) {
+            give_up("a post was refused");
+        }
+    }
+    while (fw_jobs_rejoin_wait(jobs, requests, 0, FW_JOBS_FOREVER, &back) == FW_REJOIN_RETURNED) {
+    }
+}
+
+static int64_t side_mixed(uint64_t count, uint64_t active)
+{
+    struct fw_jobs_policy policy;
+    policy_one_worker(&policy);
+    policy.workers = MIXED_WORKERS;
+    policy.workers_active = active > 0 ? (uint32_t)active : 1;
+    policy.autonomic = active == 0;
+    policy.review_interval_ns = INT64_C(5) * FW_NS_PER_MS;
+    struct fw_jobs *jobs = kernel_start(&policy);
+    struct fw_job *requests = calloc(count, sizeof *requests);
+    if (requests == NULL) {
+        give_up("no memory");
+    }
+    mixed_batch(jobs, requests, count); /* The search, if there is one. */
+    int64_t begin_ns = fw_clock_now_ns();
+    mixed_batch(jobs, requests, count);
+    int64_t taken_ns = fw_clock_now_ns() - begin_ns;
+    kernel_end(jobs);
+    free(requests);
+    return taken_ns;
+}
+
 static const struct side {
     const char *name;
     int64_t (*run)(uint64_t count, uint64_t waiting); /* Nanoseconds. */
 } sides[] = {
-    {"jobs", side_jobs},
-    {"jobs-timing", side_timing},
-    {"jobs-wake", side_wake},
-    {"jobs-ageing", side_ageing},
+    {"jobs", side_jobs},          {"jobs-timing", side_timing}, {"jobs-wake", side_wake},
+    {"jobs-ageing", side_ageing}, {"jobs-mixed", side_mixed},
 };
 
 int main(int argc, char **argv)

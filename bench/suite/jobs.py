@@ -12,6 +12,8 @@ WAKES = 20_000
 DISPATCHES = 100_000
 WAITING = 1_000_000
 LIMIT_NS = 150
+MIXED = 50_000  # More than a second: the search has 30 windows of 40 ms.
+FIXED = (4, 8, 16)
 
 STRICT = ["glib", "apr"]  # Those that keep strict priorities.
 RELAXED = ["uv", "gomp", "tbb"]
@@ -79,6 +81,22 @@ def run_ageing(context):
                            unit=unit)
 
 
+def run_autonomic(context):
+    """A mixed load on as many workers as the kernel finds best, beside the best fixed number."""
+    count = context.scaled(MIXED)
+    figures = {active: [] for active in (0, *FIXED)}
+    for number in range(context.rounds(ROUNDS)):
+        for active in measure.alternate(list(figures), number):
+            figures[active].append(measured(context, "jobs_post", "jobs-mixed", count, active))
+    unit = "ns per request of a mixed load"
+    names = {0: "autonomic", **{active: f"{active} workers" for active in FIXED}}
+    measure.print_table(f"jobs-autonomic: {unit}",
+                        [(names[active], samples) for active, samples in figures.items()])
+    best = min(FIXED, key=lambda active: measure.median(figures[active]))
+    return measure.compare("jobs-autonomic", figures[0], figures[best],
+                           peer=f"{best} workers, the best fixed number", bar=1 / 0.95, unit=unit)
+
+
 def run_wake(context):
     """From a post to a sleeping worker and back; for information, the kernel's part is the most."""
     figures = [measured(context, "jobs_post", "jobs-wake", context.scaled(WAKES))
@@ -92,5 +110,7 @@ BENCHMARKS = {
     "jobs-post": Benchmark("an empty request posted, run and rejoined, beside other pools",
                            run_post),
     "jobs-ageing": Benchmark("a dispatch while a million requests wait and age", run_ageing),
+    "jobs-autonomic": Benchmark("the number of workers that the kernel finds, beside the best fixed one",
+                                run_autonomic),
     "jobs-wake": Benchmark("waking an idle worker and its poster", run_wake),
 }

@@ -196,7 +196,7 @@ struct fw_jobs_policy {
     uint32_t workers_active;    /* How many run requests at once to begin with; 0: all. */
     bool autonomic;             /* The number of active workers follows the throughput. */
     bool timing;                /* Measure how long requests wait and run. */
-    uint32_t idle_spins;        /* How often an idle worker looks again before it sleeps. */
+    uint32_t idle_spins;        /* How often who has to wait looks again before it sleeps. */
 };
 
 struct fw_jobs_reason {

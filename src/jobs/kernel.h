@@ -169,6 +169,16 @@ struct fw_jobs {
     struct fw_jobs_commands *commands;
 };
 
+/* Tells the processor that this thread looks again and again. */
+static inline void fw_jobs_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* The member that the calling thread is in this kernel, or NULL. */
 static inline struct fw_jobs_member *fw_jobs_self(const struct fw_jobs *jobs)
 {

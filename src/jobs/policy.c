@@ -27,7 +27,7 @@ void fw_jobs_policy_init(struct fw_jobs_policy *policy)
         .lane_waits_for = {0xE, 0xC, 0x8, 0}, /* All above. */
         .ageing_interval_ns = INT64_C(100) * FW_NS_PER_MS,
         .review_interval_ns = INT64_C(100) * FW_NS_PER_MS,
-        .idle_spins = 200,
+        .idle_spins = 100,
     };
 }
 

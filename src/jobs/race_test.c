@@ -467,7 +467,6 @@ static void user_run(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-/* J27: closed before the worker is available, and after the request can be rejoined or before. */
 static struct fw_job_runnable user_runnable = {.run = user_run};
 
 static void natives_init(void)
@@ -533,6 +532,57 @@ static void test_handles(void **state)
     fw_jobs_destroy(shared);
     assert_int_equal(atomic_load(&handles_open), 0);
     assert_int_equal(atomic_load(&handle_errors), 0);
+}
+
+/* J27: run, completed, to the owner, handles closed, and only then available. */
+static char steps[8];
+static _Atomic uint32_t step_count;
+static struct fw_job ordered;
+
+static void step(char name)
+{
+    steps[atomic_load(&step_count)] = name;
+    atomic_fetch_add(&step_count, 1);
+}
+
+static void ordered_close(struct fw_job_native *native, void *handle)
+{
+    struct fw_jobs_statistics statistics;
+    fw_jobs_statistics(shared, &statistics);
+    /* It is finished, but its worker is not free. */
+    step(fw_job_state(&ordered) == FW_JOB_DONE && statistics.running[3] == 1 ? 'h' : '?');
+    handle_close(native, handle);
+}
+
+static void ordered_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+    void *handle;
+    assert_int_equal(fw_jobs_handle(shared, &natives[0], &handle), 0);
+    step('r');
+}
+
+static void ordered_completed(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    step(fw_job_state(job) == FW_JOB_BUSY ? 'c' : '?');
+}
+
+static void test_worker_order(void **state)
+{
+    (void)state;
+    struct fw_job_runnable runnable = {.run = ordered_run, .completed = ordered_completed};
+    natives_init();
+    natives[0].close = ordered_close;
+    shared = jobs_start(&policy);
+    assert_int_equal(fw_jobs_post(shared, &ordered, &runnable, &ordered, 0, FW_JOB_REJOINABLE), 0);
+    while (atomic_load(&step_count) < 3) {
+        pause_briefly();
+    }
+    assert_string_equal(steps, "rch");
+    assert_int_equal(rejoin_all(shared, &ordered), 1);
+    jobs_end(shared);
 }
 
 /* Block-enter lets another worker be active in the place of the one that blocks. */
@@ -715,6 +765,7 @@ int main(void)
         cmocka_unit_test_setup(test_undeclared_post, setup),
         cmocka_unit_test_setup(test_lane_sums, setup),
         cmocka_unit_test_setup(test_handles, setup),
+        cmocka_unit_test_setup(test_worker_order, setup),
         cmocka_unit_test_setup(test_block_compensated, setup),
         cmocka_unit_test_setup(test_two_wait_for_one, setup),
         cmocka_unit_test_setup(test_latencies, setup),

@@ -93,6 +93,23 @@ static bool rejoin_help(struct fw_jobs *jobs, struct fw_jobs_member *self, const
     return true;
 }
 
+/*
+ * Looks for news of the owner for a while, without the lock: who ends a request for which somebody
+ * sleeps pays for waking him. The record may have another owner by now; then so be it, the words
+ * that are read are in its stable part and the answer is a hint.
+ */
+static void rejoin_spin(const struct fw_jobs *jobs, const struct fw_jobs_owner *owner)
+{
+    for (uint32_t i = 0; i < jobs->policy.idle_spins; i++) {
+        if (atomic_load_explicit(&owner->done, memory_order_relaxed) != NULL ||
+            fw_owner_is_empty(owner)) {
+            return;
+        }
+        FW_YIELD_POINT("jobs: looks again before it waits");
+        fw_jobs_relax();
+    }
+}
+
 /* Sleeps until there may be news of the owner, or until the deadline. False: it has passed. */
 static bool rejoin_sleep(struct fw_jobs *jobs, struct fw_jobs_owner *owner, int64_t deadline_ns)
     FW_REQUIRES(jobs->front);
@@ -126,6 +143,7 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
         timeout_ns == FW_JOBS_FOREVER ? FW_JOBS_FOREVER : fw_clock_now_ns() + timeout_ns;
     bool may_wait = fw_jobs_may_wait(jobs, (1U << FW_JOBS_LANES) - 1);
     bool in_time = true;
+    bool has_spun = false;
     enum fw_rejoin answer;
     *job = NULL;
     fw_mutex_lock(&jobs->front);
@@ -150,6 +168,13 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
             if (record == NULL) {
                 continue;
             }
+        }
+        if (!has_spun) {
+            has_spun = true;
+            fw_mutex_unlock(&jobs->front);
+            rejoin_spin(jobs, record);
+            fw_mutex_lock(&jobs->front);
+            continue;
         }
         in_time = rejoin_sleep(jobs, record, deadline_ns);
     }

@@ -54,15 +54,6 @@ void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
     fw_jobs_handles_close(self, self->depth);
 }
 
-static void processor_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /*
  * Before it says that it is idle, a worker that knows of nothing to do looks at the inbox for a
  * while: whoever posts to a sleeper pays for waking it.
@@ -76,7 +67,7 @@ static void worker_spin(const struct fw_jobs *jobs)
             return;
         }
         FW_YIELD_POINT("jobs: looks again before it is idle");
-        processor_relax();
+        fw_jobs_relax();
     }
 }
 
