@@ -83,6 +83,15 @@ static int ask(const char *line)
     return answer.status;
 }
 
+/* The worker of the last command is available again some time after the answer. */
+static void await_idle(void)
+{
+    struct fw_jobs_statistics statistics;
+    do {
+        fw_jobs_statistics(jobs, &statistics);
+    } while (statistics.running[3] > 0);
+}
+
 #define SHOWS(word) assert_non_null(strstr(answer.text, word))
 
 static void test_system_commands(void **state)
@@ -91,9 +100,11 @@ static void test_system_commands(void **state)
     jobs = jobs_start(&policy);
     assert_int_equal(ask("status"), 0);
     SHOWS("workers 4, active 4");
+    await_idle();
     assert_int_equal(ask("  pools  "), 0);
     SHOWS("0 of 100 slots");
     SHOWS("1 of 4 workers"); /* The command itself. */
+    await_idle();
     assert_int_equal(ask("lanes"), 0);
     SHOWS("lane 3 (parts): waiting 0, running 1; lanes up to it: at most 100 slots, 4 workers");
     SHOWS("lane 0 (services): waiting 0, running 0; lanes up to it: at most 10 slots, 1 workers");
