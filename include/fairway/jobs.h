@@ -67,7 +67,8 @@
  *
  * Any thread may call anything here, unless said otherwise. run() and completed() may call post,
  * rejoin, cancel, block-enter and the like, but not stop or destroy. `completed` is short: it runs
- * on a worker that holds its lane meanwhile.
+ * on the worker, whose lane is taken meanwhile, or for a cancelled request on the thread that
+ * cancels.
  */
 #pragma once
 

@@ -25,7 +25,7 @@
  * For workers all four counts fit one 64-bit word, 16 bits for each lane, and a worker that ends a
  * request gives its unit back by one atomic subtraction, without a lock. The limits are such a word
  * too (the S_k), so that they can be replaced while requests are admitted. Slots are counted under
- * the lock that posting takes anyway, and may be more than 65,535.
+ * the lock that posting takes anyway, and may be more than 32,767.
  */
 #pragma once
 
@@ -40,8 +40,12 @@
 enum {
     FW_CMLS_LANES = 4,
     FW_CMLS_FIELD_BITS = 16,
-    FW_CMLS_FIELD_MAX = (1 << FW_CMLS_FIELD_BITS) - 1,
+    FW_CMLS_FIELD_MAX = (1 << (FW_CMLS_FIELD_BITS - 1)) - 1, /* The top bit is for comparing. */
 };
+
+/* A 1, and the top bit, in every field of a word. */
+#define FW_CMLS_ONES UINT64_C(0x0001000100010001)
+#define FW_CMLS_TOPS UINT64_C(0x8000800080008000)
 
 /* S_0 to S_3. */
 struct fw_cmls {
@@ -81,7 +85,7 @@ static inline bool fw_cmls_admits(const struct fw_cmls *cmls, const uint32_t use
 
 static inline uint32_t fw_cmls_field(uint64_t word, uint32_t lane)
 {
-    return (uint32_t)(word >> (lane * FW_CMLS_FIELD_BITS)) & FW_CMLS_FIELD_MAX;
+    return (uint32_t)(word >> (lane * FW_CMLS_FIELD_BITS)) & ((1U << FW_CMLS_FIELD_BITS) - 1);
 }
 
 static inline uint64_t fw_cmls_unit(uint32_t lane)
@@ -98,15 +102,14 @@ uint64_t fw_cmls_pack(const struct fw_cmls *cmls);
  */
 static inline uint32_t fw_cmls_lowest(uint64_t word, uint64_t limits)
 {
-    uint32_t sum = 0;
-    uint32_t lowest = 0;
-    for (uint32_t k = 0; k < FW_CMLS_LANES; k++) {
-        sum += fw_cmls_field(word, k);
-        if (sum >= fw_cmls_field(limits, k)) {
-            lowest = k + 1;
-        }
-    }
-    return lowest;
+    /*
+     * All four lanes at once. Multiplied by ones, field k is the sum of the fields up to k. The top
+     * bit of (limit + top - sum - 1) is set iff sum + 1 <= limit; nothing is borrowed from the next
+     * field, since limits and sums are below the top bit. The highest field without it decides.
+     */
+    uint64_t sums = word * FW_CMLS_ONES;
+    uint64_t full = ~((limits | FW_CMLS_TOPS) - sums - FW_CMLS_ONES) & FW_CMLS_TOPS;
+    return full == 0 ? 0 : FW_CMLS_LANES - (uint32_t)__builtin_clzll(full) / FW_CMLS_FIELD_BITS;
 }
 
 /* Admits one of `lane` if the limits allow it. False: nothing has changed. */

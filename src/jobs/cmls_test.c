@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "io/random.h"
+
 static const uint32_t example_percent[3] = {0, 20, 20};
 
 static void test_example_workers(void **state)
@@ -174,6 +176,42 @@ static void test_exhaustive(void **state)
     assert_true(states > 5000);
 }
 
+/* The word beside the plain sums, up to the most that its fields hold. */
+static void test_large(void **state)
+{
+    (void)state;
+    struct fw_random draw;
+    fw_random_init(&draw, 1);
+    for (int i = 0; i < 100000; i++) {
+        uint32_t count = (uint32_t)fw_random_between(&draw, 4, FW_CMLS_FIELD_MAX);
+        uint32_t percent[3];
+        for (int l = 0; l < 3; l++) {
+            percent[l] = (uint32_t)fw_random_below(&draw, 34);
+        }
+        struct fw_cmls cmls;
+        if (fw_cmls_init(&cmls, count, percent, true) != 0) {
+            continue;
+        }
+        uint32_t used[FW_CMLS_LANES], sum = 0;
+        uint64_t word = 0;
+        for (uint32_t l = 0; l < FW_CMLS_LANES; l++) {
+            /* Often just at the limit; sometimes above it, as when limits have been lowered. */
+            uint32_t limit = cmls.sums[l] - (sum < cmls.sums[l] ? sum : cmls.sums[l]);
+            used[l] =
+                fw_random_chance(&draw, 1, 2) ? limit : (uint32_t)fw_random_below(&draw, limit + 1);
+            used[l] += sum + used[l] < count && fw_random_chance(&draw, 1, 8) ? 1 : 0;
+            sum += used[l];
+            word += used[l] * fw_cmls_unit(l);
+        }
+        uint32_t lowest = fw_cmls_lowest(word, fw_cmls_pack(&cmls));
+        for (uint32_t l = 0; l < FW_CMLS_LANES; l++) {
+            assert_int_equal(fw_cmls_admits(&cmls, used, l), l >= lowest);
+        }
+    }
+    struct fw_cmls most = {.sums = {0, 0, 0, FW_CMLS_FIELD_MAX + 1}};
+    expect_assert_failure((void)fw_cmls_pack(&most));
+}
+
 static void test_shares(void **state)
 {
     (void)state;
@@ -222,9 +260,13 @@ static void test_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_example_workers), cmocka_unit_test(test_example_borrowing),
-        cmocka_unit_test(test_example_slots),   cmocka_unit_test(test_exhaustive),
-        cmocka_unit_test(test_shares),          cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_example_workers),
+        cmocka_unit_test(test_example_borrowing),
+        cmocka_unit_test(test_example_slots),
+        cmocka_unit_test(test_exhaustive),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
