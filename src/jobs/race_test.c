@@ -534,6 +534,47 @@ static void test_handles(void **state)
     assert_int_equal(atomic_load(&handle_errors), 0);
 }
 
+/* J28: a request that runs inside a rejoin closes what it opened, and not what its parent did. */
+static void nested_child_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+    void *handle;
+    assert_int_equal(fw_jobs_handle(shared, &natives[0], &handle), 0);
+    assert_int_equal(atomic_load(&handles_open), 1); /* The parent's: it is the same thread. */
+    assert_int_equal(fw_jobs_handle(shared, &natives[1], &handle), 0);
+    assert_int_equal(atomic_load(&handles_open), 2);
+}
+static struct fw_job_runnable nested_child = {.run = nested_child_run};
+
+static void nested_parent_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct fw_job child = {0};
+    struct fw_job *back;
+    void *handle;
+    assert_int_equal(fw_jobs_handle(shared, &natives[0], &handle), 0);
+    assert_int_equal(fw_jobs_post(shared, &child, &nested_child, job, 0, FW_JOB_REJOINABLE), 0);
+    assert_int_equal(fw_jobs_rejoin_wait(shared, job, FW_REJOIN_HELP, FW_JOBS_FOREVER, &back),
+                     FW_REJOIN_RETURNED);
+    assert_int_equal(atomic_load(&handles_open), 1);
+}
+static struct fw_job_runnable nested_parent = {.run = nested_parent_run};
+
+static void test_nested_handles(void **state)
+{
+    (void)state;
+    policy.workers = 1; /* So that the parent has to help. */
+    policy.mode = FW_JOBS_UNCHECKED;
+    natives_init();
+    shared = jobs_start(&policy);
+    struct fw_job parent = {0};
+    assert_int_equal(fw_jobs_post(shared, &parent, &nested_parent, NULL, 0, FW_JOB_REJOINABLE), 0);
+    assert_int_equal(rejoin_all(shared, NULL), 1);
+    jobs_end(shared);
+    assert_int_equal(atomic_load(&handles_open), 0);
+}
+
 /* J27: run, completed, to the owner, handles closed, and only then available. */
 static char steps[8];
 static _Atomic uint32_t step_count;
@@ -765,6 +806,7 @@ int main(void)
         cmocka_unit_test_setup(test_undeclared_post, setup),
         cmocka_unit_test_setup(test_lane_sums, setup),
         cmocka_unit_test_setup(test_handles, setup),
+        cmocka_unit_test_setup(test_nested_handles, setup),
         cmocka_unit_test_setup(test_worker_order, setup),
         cmocka_unit_test_setup(test_block_compensated, setup),
         cmocka_unit_test_setup(test_two_wait_for_one, setup),
