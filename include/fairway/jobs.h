@@ -60,10 +60,10 @@
  * (FW_REJOIN_REFUSED, -EDEADLK) and does not hang.
  *
  * Threads. There are the workers and one monitor, which starts them, reviews settings, times
- * commands and records. Nobody polls: scheduler and dispatcher are roles that are taken by whoever
- * has news, for a moment. Threads have the document's numbers: 0 who made the kernel, 1 to 499 the
- * workers, 500 the monitor, 600 and 700 the roles of scheduler and dispatcher; from 1000 on those
- * that attached themselves.
+ * commands, records, and writes the log if asked to. Nobody polls: scheduler and dispatcher are
+ * roles that are taken by whoever has news, for a moment. Threads have the document's numbers: 0
+ * who made the kernel, 1 to 499 the workers, 500 the monitor, 600 and 700 the roles of scheduler
+ * and dispatcher; from 1000 on those that attached themselves.
  *
  * Any thread may call anything here, unless said otherwise. run() and completed() may call post,
  * rejoin, cancel, block-enter and the like, but not stop or destroy. `completed` is short: it runs
@@ -196,8 +196,13 @@ struct fw_jobs_policy {
     int64_t review_interval_ns; /* Of the monitor. */
     uint32_t workers_active;    /* How many run requests at once to begin with; 0: all. */
     bool autonomic;             /* The number of active workers follows the throughput. */
-    bool timing;                /* Measure how long requests wait and run. */
-    uint32_t idle_spins;        /* How often who has to wait looks again before it sleeps. */
+    /*
+     * The monitor writes the log while the kernel runs. For one kernel of a program, whose log was
+     * started without a thread of its own (fw_log_start()).
+     */
+    bool drain_log;
+    bool timing;         /* Measure how long requests wait and run. */
+    uint32_t idle_spins; /* How often who has to wait looks again before it sleeps. */
 };
 
 struct fw_jobs_reason {

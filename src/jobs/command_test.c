@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -387,6 +389,53 @@ static void test_ageing(void **state)
     }
 }
 
+/* J5, J33: the monitor writes the log, also while a command blocks. */
+static bool log_has(const char *path, const char *words)
+{
+    char text[8192] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    text[length] = '\0';
+    assert_int_equal(fclose(file), 0);
+    return strstr(text, words) != NULL;
+}
+
+static void test_drains_log(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fairway-jobs-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(fw_log_set_file(path), 0);
+    struct fw_log_setup log_setup = {.ring_size = 65536, .rings = 16, .without_thread = true};
+    assert_int_equal(fw_log_start(&log_setup), 0);
+    policy.drain_log = true;
+    policy.review_interval_ns = 3600000000000; /* So that the line itself wakes the monitor. */
+    jobs = jobs_start(&policy);
+    fw_jobs_attach_handler(jobs, &own_handler);
+    atomic_store(&slow.is_open, false);
+    atomic_store(&slow.arrived, 0);
+    assert_int_equal(fw_jobs_command(jobs, "slow", answer_note, &answer), 0);
+    gate_await(&slow, 1);
+    for (int i = 0; i < 3; i++) {
+        char words[32];
+        (void)snprintf(words, sizeof words, "line %d of three", i);
+        FW_LOG(tested, ERROR, "line %d of three", i);
+        while (!log_has(path, words)) {
+            pause_briefly();
+        }
+    }
+    atomic_store(&slow.is_open, true);
+    FW_LOG(tested, ERROR, "at the end");
+    jobs_end(jobs);
+    assert_true(log_has(path, "at the end"));
+    fw_log_stop();
+    assert_int_equal(fw_log_set_file(NULL), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     fw_clock_hooks = &clock_hooks;
@@ -399,6 +448,7 @@ int main(void)
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_timed, setup),
         cmocka_unit_test_setup(test_ageing, setup),
+        cmocka_unit_test_setup(test_drains_log, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The monitor, thread 500: starts the workers, then wakes once per review interval (and when a
- * timed command is due) to adopt changed settings, sample the throughput, and record.
+ * timed command is due, or a line was logged) to adopt changed settings, sample the throughput,
+ * record, and write the log.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -171,6 +172,28 @@ static void monitor_climb(struct fw_jobs *jobs)
     }
 }
 
+static void monitor_log_wake(void *context)
+{
+    fw_jobs_monitor_wake(context);
+}
+
+/* Writes what was logged, and sleeps for a time or until somebody has news. */
+static void monitor_sleep(struct fw_jobs *jobs, int64_t duration_ns)
+{
+    bool sleeps = true;
+    if (jobs->policy.drain_log) {
+        while (fw_log_drain()) {
+        }
+        sleeps = fw_log_arm();
+    }
+    if (sleeps && duration_ns > 0) {
+        (void)fw_park_for(&jobs->monitor->member.parker, duration_ns);
+    }
+    if (jobs->policy.drain_log) {
+        fw_log_disarm();
+    }
+}
+
 static void monitor_run(void *argument)
 {
     struct fw_jobs *jobs = argument;
@@ -178,6 +201,9 @@ static void monitor_run(void *argument)
     fw_thread_self()->job_member = &monitor->member;
     monitor->start_result = workers_start(jobs);
     bool failed = monitor->start_result != 0;
+    if (!failed && jobs->policy.drain_log) {
+        fw_log_set_waker(monitor_log_wake, jobs);
+    }
     fw_unpark(&monitor->started);
     int64_t review_ns = fw_clock_now_ns();
     /* Acquire, for the release in stop(). */
@@ -192,9 +218,7 @@ static void monitor_run(void *argument)
         }
         int64_t due_ns = fw_jobs_commands_due(jobs, now_ns);
         int64_t next_ns = due_ns < review_ns ? due_ns : review_ns;
-        if (next_ns > now_ns) {
-            (void)fw_park_for(&monitor->member.parker, next_ns - now_ns);
-        }
+        monitor_sleep(jobs, next_ns - now_ns);
     }
 }
 
@@ -219,6 +243,11 @@ void fw_jobs_monitor_stop(struct fw_jobs *jobs)
     atomic_store_explicit(&monitor->stopping, true, memory_order_release);
     fw_unpark(&monitor->member.parker);
     fw_thread_join(&monitor->member.thread);
+    if (jobs->policy.drain_log) {
+        fw_log_set_waker(NULL, NULL);
+        while (fw_log_drain()) {
+        }
+    }
     members_enlist(jobs, false);
 }
 
