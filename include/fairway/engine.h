@@ -157,20 +157,19 @@ struct fw_fom {
     const struct fw_fom_type *type;
     struct fw_fom *next; /* In a run-queue or on the way to one. */
     int64_t since;       /* When it got into the state it is in. */
-    uint32_t armed;      /* Where in the fom the clink is that was armed last; 0: none is. */
-    int32_t result;      /* 0, or the negative errno that it failed with. */
+    uint64_t id;         /* For traces: never used twice in a domain. */
     uint8_t phase;
     uint8_t next_phase;
     uint8_t priority;
     uint8_t type_number;
     uint16_t flags;
+    uint16_t armed; /* Where in the fom the clink is that was armed last; 0: none is. */
     _Atomic uint16_t offload_count; /* Works of it that others are at. */
     uint16_t born;                  /* The core whose pool it came from. */
     uint16_t locality;              /* Its home. */
-    uint32_t spare;                 /* Nothing yet. */
 
     struct fw_timer timer; /* Deadline of the wait; on its core's wheel. */
-    uint64_t id;           /* For traces: never used twice in a domain. */
+    int32_t result;        /* 0, or the negative errno that it failed with. */
     void *cross_cut;       /* Of fw_domain_config.observer. */
 };
 

@@ -152,9 +152,9 @@ void fw_fom_arm(struct fw_fom *fom, struct fw_clink *clink, struct fw_channel *c
     size_t offset = (size_t)((char *)clink - (char *)fom);
     FW_ASSERT(offset >= sizeof *fom && offset <= fom->type->size - sizeof *clink);
     clink->offset = (uint16_t)offset;
-    clink->next = (uint16_t)fom->armed;
+    clink->next = fom->armed;
     clink->lock_number = channel_lock_number(channel, fom);
-    fom->armed = (uint32_t)offset;
+    fom->armed = clink->offset;
     fw_list_link_init(&clink->link);
     struct fw_core *core = fw_fom_core(fom);
     if (FW_UNLIKELY(core->trace != NULL)) {
