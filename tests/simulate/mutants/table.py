@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine: mistakes that are easily made and that no test with real threads would
+"""The mutants of the engine and the job kernel: mistakes that are easily made and that no test with real threads would
 find for sure. Each is a few words of one file, replaced, and names the scenario that must notice."""
 
 from collections import namedtuple
@@ -16,6 +16,10 @@ TURN = "src/engine/turn.c"
 DOMAIN = "src/engine/domain.c"
 QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
+DISPATCH = "src/jobs/dispatch.c"
+OWNER = "src/jobs/owner.c"
+POST = "src/jobs/post.c"
+WORKER = "src/jobs/worker.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -176,4 +180,49 @@ MUTANTS = [
     Mutant("nothing-granted-when-given-back", RESOURCE, "engine-resource",
            "those who wait are not told that there is enough now",
            [("        while (resource_grant(resource)) {", "        while (false) {")]),
+
+    # ---- the job kernel
+    Mutant("jobs-sleeps-without-a-last-look", DISPATCH, "jobs-race",
+           "a request that was posted before the bell was armed waits beside an idle worker",
+           [("        if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {\n"
+             "            return;\n        }\n        (void)fw_doorbell_disarm",
+             "        return;\n        (void)fw_doorbell_disarm")]),
+    Mutant("jobs-bell-not-answered", POST, "jobs-race",
+           "who posts to idle workers wakes none",
+           [("fw_doorbell_ring(&jobs->bell)) {", "fw_doorbell_ring(&jobs->bell) && false) {")]),
+    Mutant("jobs-assigned-worker-not-woken", DISPATCH, "jobs-race",
+           "a sleeping worker is given a request and sleeps on",
+           [("    if (member != fw_jobs_self(jobs)) {", "    if (false) {")]),
+    Mutant("jobs-news-not-looked-at", DISPATCH, "jobs-race",
+           "what came while the role was held is nobody's",
+           [("again = atomic_load_explicit(&jobs->news, memory_order_relaxed) &&", "again = false &&")]),
+    Mutant("jobs-role-let-go-in-silence", DISPATCH, "jobs-race",
+           "who holds the role for another purpose forgets the news",
+           [("    fw_mutex_unlock(&jobs->role);\n    fw_jobs_dispatch(jobs, NULL);",
+             "    fw_mutex_unlock(&jobs->role);")]),
+    Mutant("jobs-rejoin-sleeps-without-a-last-look", OWNER, "jobs-race",
+           "a request that ended before the rejoin was in line wakes nobody",
+           [("    if (news) {\n        fw_owner_unwait",
+             "    news = false;\n    if (news) {\n        fw_owner_unwait")]),
+    Mutant("jobs-end-wakes-nobody", OWNER, "jobs-race",
+           "a rejoin sleeps beside a finished request",
+           [("    return atomic_load_explicit(&owner->waited_for, memory_order_relaxed);",
+             "    return false;")]),
+    Mutant("jobs-none-exist-told-to-one", OWNER, "jobs-race",
+           "of several that wait, one learns that no request exists",
+           [("        if (!empty) {\n            break;", "        if (true) {\n            break;")]),
+    Mutant("jobs-word-lowered-in-two-steps", WORKER, "jobs-race",
+           "an admission between the two is lost",
+           [("        fw_cmls_leave(&jobs->word, lane);",
+             '        uint64_t word = atomic_load(&jobs->word);\n        FW_YIELD_POINT("mutant");\n'
+             "        atomic_store(&jobs->word, word - fw_cmls_unit(lane));")]),
+    Mutant("jobs-slots-not-granted", DISPATCH, "jobs-race",
+           "who waits for a slot is not told that there is one",
+           [("if (atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {", "if (false) {")]),
+    Mutant("jobs-farewell-ignores-running", DISPATCH, "jobs-race",
+           "workers go home while a request runs that may still post",
+           [("           atomic_load_explicit(&jobs->word, memory_order_acquire) == 0 &&\n", "")]),
+    Mutant("jobs-farewell-ignores-helpers", DISPATCH, "jobs-race",
+           "the same, for a request that runs inside a rejoin",
+           [("jobs->ending && jobs->helping == 0 &&", "jobs->ending &&")]),
 ]
