@@ -133,19 +133,19 @@ struct fw_jobs {
     int64_t tick_begin_ns;
     uint64_t rejoinable; /* Posted ones. */
 
-    /* Between the two sides. */
+    /* Between the two sides. What one side writes often is on a line of its own. */
     alignas(FW_CACHE_LINE) _Atomic(struct fw_job *) inbox;
     alignas(FW_CACHE_LINE) struct fw_doorbell bell; /* Armed while a worker is idle. */
     alignas(FW_CACHE_LINE) atomic_bool news;
     _Atomic(struct fw_jobs_member *) available;
-    atomic_bool slots_wanted;                    /* Somebody waits for one. */
-    _Atomic uint64_t slots_freed[FW_JOBS_LANES]; /* Written by the holder of role alone. */
-    _Atomic uint64_t worker_limits;              /* Packed sums; written under role. */
-    _Atomic int64_t ageing_interval_ns;
+    atomic_bool slots_wanted; /* Somebody waits for one. */
     _Atomic uint32_t active;  /* Workers that may run at once, without those that blocked add. */
     _Atomic uint32_t blocked; /* Workers in brackets. */
     atomic_bool timing;
-    atomic_bool backlog; /* Some request waits in the ready pool; a hint. */
+    _Atomic int64_t ageing_interval_ns;
+    alignas(FW_CACHE_LINE) _Atomic uint64_t slots_freed[FW_JOBS_LANES]; /* By who has the role. */
+    _Atomic uint64_t worker_limits; /* Packed sums; written under role. */
+    atomic_bool backlog;            /* Some request waits in the ready pool; a hint. */
     alignas(FW_CACHE_LINE) _Atomic uint64_t word; /* Running requests per lane, see cmls.h. */
 
     /* The dispatcher's side. */

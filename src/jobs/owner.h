@@ -28,6 +28,7 @@
  */
 #pragma once
 
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,13 +41,13 @@
 #include "base/thread.h"
 
 struct fw_jobs_owner {
-    /* The stable part. */
-    _Atomic(struct fw_job *) done; /* Newest first. */
-    _Atomic uint64_t expected;
-    _Atomic uint64_t finished;
+    /* The stable part: first what workers write, then on another line what posters do. */
+    alignas(FW_CACHE_LINE) _Atomic(struct fw_job *) done; /* Newest first. */
     _Atomic int64_t run_ns; /* Of those that have run, in sum, where timed. Relaxed: a statistic. */
     atomic_bool waited_for; /* `waiters` is not empty. */
-    bool live;              /* In the table. Under front. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t expected;
+    _Atomic uint64_t finished; /* Here, because most are rejoined and do not raise it. */
+    bool live;                 /* In the table. Under front. */
 
     /* Under front. */
     const void *address;
@@ -55,7 +56,8 @@ struct fw_jobs_owner {
     struct fw_list waiters;
 
     /* Under role. */
-    struct fw_job *ready_first; /* Its requests in the ready pool, oldest first. */
+    alignas(FW_CACHE_LINE) struct fw_job
+        *ready_first; /* Its requests in the ready pool, oldest first. */
     struct fw_job *ready_last;
     uint64_t ready_count;
     uint64_t dispatched;

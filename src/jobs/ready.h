@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,16 +48,18 @@ struct fw_job_level {
 };
 
 struct fw_ready {
-    struct fw_job_level *heaps[2 * FW_JOBS_LANES];  /* The level with the greatest key, or NULL. */
-    struct fw_job_level *recent[2 * FW_JOBS_LANES]; /* Last pushed to; spares most lookups. */
-    uint32_t waiting[FW_JOBS_LANES];
+    /* Constant, and read by posters too. */
     int64_t slopes[2];
-    struct fw_job_level *free_first;
     struct fw_job_level *levels; /* `slots` of them; those from `fresh` on were never used. */
-    uint32_t fresh;
-    uint32_t slots;
     struct fw_job_level **buckets;
     uint32_t bucket_mask;
+    uint32_t slots;
+
+    alignas(FW_CACHE_LINE) struct fw_job_level *heaps[2 * FW_JOBS_LANES]; /* The greatest keys. */
+    struct fw_job_level *recent[2 * FW_JOBS_LANES]; /* Last pushed to; spares most lookups. */
+    uint32_t waiting[FW_JOBS_LANES];
+    struct fw_job_level *free_first;
+    uint32_t fresh;
 };
 
 /* A pool for `slots` requests. Returns 0 or -ENOMEM. */
