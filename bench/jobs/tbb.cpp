@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 {
     std::uint64_t count = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
     if (count == 0) {
-        std::fprintf(stderr, "%s COUNT\n", argv[0]);
+        (void)std::fprintf(stderr, "%s COUNT\n", argv[0]);
         return 2;
     }
     tbb::global_control two(tbb::global_control::max_allowed_parallelism, 2);

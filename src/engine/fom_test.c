@@ -619,7 +619,7 @@ static void test_quantum(void **state)
     (void)by_hand_start(&hand, &type, 0);
     by_hand_run(&hand, 100);
     assert_int_equal(order_count, 1);
-    assert_true(order[0] > 0 && order[0] <= 64 * FW_FOM_QUANTUM);
+    assert_true(order[0] > 0 && order[0] <= UINT64_C(64) * FW_FOM_QUANTUM);
     assert_true(greedy_ticks > 1000);
     by_hand_end(&hand);
 }

@@ -81,7 +81,7 @@ int64_t __wrap_fw_limit_shown_ns(const struct fw_core *core, const struct fw_fom
 static struct by_hand hand;
 
 static const struct fw_domain_config config = {.locality_count = 1,
-                                               .wait_min_ns = 100 * FW_NS_PER_MS,
+                                               .wait_min_ns = 100 * (int64_t)FW_NS_PER_MS,
                                                .wait_max_ns = 20 * (int64_t)FW_NS_PER_S};
 
 /* Lets time pass, a round per millisecond. */
@@ -159,7 +159,7 @@ static void test_overdue_fails_within_the_bound(void **state)
     /* The late event, by channel and by ticket, is nothing to it. */
     assert_false(fw_channel_signal(&overdue.channel));
     fw_ticket_wake(overdue.ticket);
-    pass(10 * FW_NS_PER_MS);
+    pass(10 * (int64_t)FW_NS_PER_MS);
     assert_int_equal(overdue.failed_ticks, 1);
 
     /* In FAILED it may wait for as long as it needs. */
@@ -447,12 +447,12 @@ static int64_t around(int64_t mean_ns)
 
 static int64_t latency_low(void)
 {
-    return around(30 * FW_NS_PER_MS);
+    return around(30 * (int64_t)FW_NS_PER_MS);
 }
 
 static int64_t latency_high(void)
 {
-    return around(300 * FW_NS_PER_MS);
+    return around(300 * (int64_t)FW_NS_PER_MS);
 }
 
 static int64_t latency_highest(void)
@@ -505,12 +505,12 @@ static void test_forgets(void **state)
     struct fw_core *core = &hand.domain->cores[0];
     const struct fw_fom any = {.type_number = 0};
     int64_t before = fw_limit_ns(core, &any);
-    assert_true(before > 16 * 250 * (int64_t)FW_NS_PER_MS);
+    assert_true(before > INT64_C(16) * 250 * (int64_t)FW_NS_PER_MS);
     load.latency = latency_low;
     load_pass(20 * (int64_t)FW_NS_PER_S);
     int64_t after = fw_limit_ns(core, &any);
     assert_true(after < before / 4);
-    load.longest = 45 * FW_NS_PER_MS;
+    load.longest = 45 * (int64_t)FW_NS_PER_MS;
     load_end();
 }
 
@@ -528,7 +528,7 @@ static void test_load_counts(void **state)
         (void)by_hand_start(&hand, &type, 0);
     }
     for (int i = 0; i < 50; i++) {
-        by_hand_clock_ns += 20 * FW_NS_PER_MS; /* Such a round is slow. */
+        by_hand_clock_ns += 20 * (int64_t)FW_NS_PER_MS; /* Such a round is slow. */
         by_hand_round(&hand, 0);
     }
     assert_true(fw_limit_ns(core, &any) > 2 * config.wait_min_ns);

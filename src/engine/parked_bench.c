@@ -32,7 +32,7 @@ static struct {
     uint32_t divisor;
 } settings = {RUNS_DEFAULT, 1};
 
-static void settings_parse(int argc, char **argv)
+static bool settings_parse(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         uint64_t runs;
@@ -44,9 +44,10 @@ static void settings_parse(int argc, char **argv)
             i++;
         } else {
             (void)fprintf(stderr, "usage: %s [--runs N] [--quick]\n", argv[0]);
-            exit(2);
+            return false;
         }
     }
+    return true;
 }
 
 /* `name` took `ours` of `bar`. */
@@ -283,6 +284,8 @@ static int block_main(void)
 
 int main(int argc, char **argv)
 {
-    settings_parse(argc, argv);
+    if (!settings_parse(argc, argv)) {
+        return 2;
+    }
     return strstr(argv[0], "block") != NULL ? block_main() : parked_main();
 }

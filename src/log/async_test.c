@@ -387,7 +387,7 @@ static void test_time_is_that_of_the_call(void **state)
     int64_t before_ns = fw_clock_wall_ns();
     FW_LOG(alpha, ERROR, "now");
     int64_t after_ns = fw_clock_wall_ns();
-    while (fw_clock_wall_ns() < after_ns + 50 * FW_NS_PER_MS) {
+    while (fw_clock_wall_ns() < after_ns + 50 * (int64_t)FW_NS_PER_MS) {
     }
     assert_true(fw_log_drain());
     struct tm utc = {0};

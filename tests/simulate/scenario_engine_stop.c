@@ -227,7 +227,7 @@ static void stop_run(void)
         FW_ASSERT(rc == 0);
     }
     loiter(100);
-    uint64_t killed = fw_domain_stop(world.domain, world.is_hasty ? 0 : 2 * PATIENCE_S * SIM_S);
+    uint64_t killed = fw_domain_stop(world.domain, world.is_hasty ? 0 : 2 * SIM_S * PATIENCE_S);
     atomic_store(&world.is_stopped, true);
     for (uint32_t i = 0; i < count; i++) {
         fw_thread_join(&threads[i]);

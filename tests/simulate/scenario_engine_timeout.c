@@ -81,7 +81,7 @@ static enum fw_step life_tick(struct fw_fom *fom)
     }
     self->since = fw_fom_now(fom);
     if (life->has_deadline) {
-        return fw_fom_wait_until(fom, LIFE_WAIT, self->since + 2 * LIMIT_MS * SIM_MS);
+        return fw_fom_wait_until(fom, LIFE_WAIT, self->since + 2 * SIM_MS * LIMIT_MS);
     }
     return fw_fom_wait(fom, LIFE_WAIT);
 }
@@ -185,7 +185,7 @@ static void timeout_run(void)
     engine_strangers((uint32_t)sim_between(1, 2), stranger);
     fw_thread_join(&births);
     /* By now each has seen its event or its limit; what is left are those not cleaned up. */
-    sim_sleep(4 * LIMIT_MS * SIM_MS + FW_DETECTION_BOUND_NS);
+    sim_sleep(4 * SIM_MS * LIMIT_MS + FW_DETECTION_BOUND_NS);
     for (uint32_t i = 0; i < atomic_load(&world.born); i++) {
         atomic_store(&world.lives[i].is_clean, true);
         (void)fw_channel_broadcast(&world.lives[i].cleanup);
