@@ -213,7 +213,9 @@ struct target_fom {
     struct fw_ticket *own;
 };
 
-static _Atomic uint64_t remote_ticks;
+static uint64_t target_ticks;         /* Core 1's. */
+static _Atomic uint64_t remote_ticks; /* The same, for core 0 to read. */
+static uint64_t sent;                 /* To be compared with it. */
 static atomic_bool remote_stop;
 static struct fw_ticket targets[TARGETS];
 static _Atomic uint32_t target_count;
@@ -228,8 +230,10 @@ static enum fw_step target_tick(struct fw_fom *fom)
     if (atomic_load_explicit(&remote_stop, memory_order_relaxed)) {
         return fw_fom_finish(fom);
     }
-    uint64_t ticks = atomic_load_explicit(&remote_ticks, memory_order_relaxed);
-    atomic_store_explicit(&remote_ticks, ticks + 1, memory_order_relaxed);
+    /* Told now and then: else it would be the count that is measured, going to and fro. */
+    if (++target_ticks % BATCH == 0) {
+        atomic_store_explicit(&remote_ticks, target_ticks, memory_order_relaxed);
+    }
     return fw_fom_wait(fom, STEP);
 }
 
@@ -241,19 +245,15 @@ static enum fw_step busy_tick(struct fw_fom *fom)
 }
 
 /*
- * Of core 0: wakes up to `most` targets in each tick, one after the other, and none that was not
- * parked again since: what is counted is wake-ups that a tick has answered.
+ * Of core 0: wakes up to `most` targets in each tick, one after the other, and none that has not
+ * had its tick since: what is counted is wake-ups that a tick has answered.
  */
 static enum fw_step wake_targets(struct fw_fom *fom, uint32_t most)
 {
-    static uint32_t next;
-    for (uint32_t i = 0; i < most && left > 0; i++) {
-        struct fw_ticket *target = &targets[next % TARGETS];
-        if (fw_word_state(fw_word_get(&target->fom->wake_word)) != FW_WORD_PARKED) {
-            break;
-        }
-        fw_ticket_wake(*target);
-        next++;
+    uint64_t answered = atomic_load_explicit(&remote_ticks, memory_order_relaxed);
+    for (uint32_t i = 0; i < most && left > 0 && sent - answered < TARGETS; i++) {
+        fw_ticket_wake(targets[sent % TARGETS]);
+        sent++;
         left--;
     }
     if (left == 0) {
@@ -304,6 +304,7 @@ static void remote_begin(uint32_t count)
     memset(targets, 0, sizeof targets);
     atomic_store(&target_count, 0);
     atomic_store(&remote_stop, false);
+    target_ticks = 0;
     atomic_store(&remote_ticks, 0);
     for (uint32_t i = 0; i < count; i++) {
         struct target_fom *target = make_target(&target_type, 1);
@@ -314,6 +315,8 @@ static void remote_begin(uint32_t count)
     while (atomic_load(&target_count) < count) {
         loop_once();
     }
+    sent =
+        atomic_load(&remote_ticks); /* Each has had one tick, and all of them make whole BATCHes. */
 }
 
 static void remote_end(uint32_t count)
@@ -430,11 +433,11 @@ static void uv_async_run(void *state, uint64_t count)
     struct fw_thread thread;
     int rc = fw_thread_create(&thread, "libuv", uv_other_run, NULL);
     FW_ASSERT(rc == 0);
-    for (uint64_t sent = 0; sent < count; sent += BATCH) {
+    for (uint64_t done = 0; done < count; done += BATCH) {
         for (int i = 0; i < BATCH; i++) {
             uv_async_send(&uv_other.handles[i]);
         }
-        for (uint32_t spins = 0; atomic_load(&uv_other.called) < sent + BATCH; spins++) {
+        for (uint32_t spins = 0; atomic_load(&uv_other.called) < done + BATCH; spins++) {
             if (spins > SPINS_MAX) {
                 (void)sched_yield();
             }
