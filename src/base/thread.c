@@ -54,6 +54,7 @@ static void *thread_main(void *argument)
 {
     struct fw_thread *thread = argument;
     fw_thread_self_pointer = &thread->state;
+    (void)pthread_setname_np(pthread_self(), thread->name);
     thread->run(thread->argument);
     FW_ASSERT(thread->state.held_last == NULL);
     fw_thread_end(&thread->state);
@@ -78,11 +79,8 @@ int fw_thread_create(struct fw_thread *thread, const char *name, void (*run)(voi
     rc = pthread_create(&thread->handle, NULL, thread_main, thread);
     int restored = pthread_sigmask(SIG_SETMASK, &before, NULL);
     FW_ASSERT(restored == 0);
-    if (rc != 0) {
-        return -rc;
-    }
-    (void)pthread_setname_np(thread->handle, thread->name);
-    return 0;
+    /* No look at `thread` from here on: who was told by it that it is over may have freed it. */
+    return -rc;
 }
 
 void fw_thread_join(struct fw_thread *thread)

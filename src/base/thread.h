@@ -93,7 +93,8 @@ static inline struct fw_thread_state *fw_thread_self(void)
 void fw_thread_end(struct fw_thread_state *self);
 
 /*
- * Starts `run(argument)` on a new thread. `thread` stays where it is until join(). The name is what
+ * Starts `run(argument)` on a new thread. `thread` stays where it is until join(), which another
+ * thread may call before this returns. The name is what
  * top, gdb and the log show; it is cut to 15 characters. All signals are blocked in the new thread:
  * they are read from a descriptor (io/signal.h). Returns 0, -EAGAIN or -ENOMEM.
  */

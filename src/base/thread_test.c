@@ -189,6 +189,60 @@ static void *foreign_run(void *argument)
     return NULL;
 }
 
+/* A thread that is over, joined and forgotten before who made it hears that it was made. */
+
+static struct {
+    struct fw_thread thread;
+    struct fw_parker has_run;
+    struct fw_parker is_joined; /* pthread_create() does not return before. */
+} brief;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *argument), void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *argument), void *argument);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*run)(void *argument), void *argument)
+{
+    bool waits = thread == &brief.thread.handle;
+    int rc = __real_pthread_create(thread, attributes, run, argument);
+    if (waits) {
+        fw_park(&brief.is_joined);
+    }
+    return rc;
+}
+
+static void brief_run(void *argument)
+{
+    (void)argument;
+    fw_unpark(&brief.has_run);
+}
+
+static void brief_join(void *argument)
+{
+    (void)argument;
+    fw_park(&brief.has_run);
+    fw_thread_join(&brief.thread);
+    memset(&brief.thread, 0xdb, sizeof brief.thread); /* Nothing here can be used any more, */
+    brief.thread.name[0] = 0xd;                       /* except a name that looks as if it could. */
+    brief.thread.name[1] = 0;
+    fw_unpark(&brief.is_joined);
+}
+
+static void test_joined_before_create_returns(void **state)
+{
+    (void)state;
+    fw_parker_init(&brief.is_joined);
+    fw_parker_init(&brief.has_run);
+    struct fw_thread joiner;
+    int rc = fw_thread_create(&joiner, "joiner", brief_join, NULL);
+    assert_int_equal(rc, 0);
+    rc = fw_thread_create(&brief.thread, "brief", brief_run, NULL);
+    assert_int_equal(rc, 0);
+    fw_thread_join(&joiner);
+}
+
 static void test_end(void **state)
 {
     (void)state;
@@ -274,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_spurious_wake_ups),
         cmocka_unit_test(test_new_thread),
+        cmocka_unit_test(test_joined_before_create_returns),
         cmocka_unit_test(test_end),
         cmocka_unit_test(test_create_fails),
         cmocka_unit_test(test_lock_order),
