@@ -254,6 +254,7 @@ struct fw_watchdog {
     atomic_bool must_exit;
     struct fw_watched *cores; /* One per core, its own. */
     char *text;               /* For a stack. */
+    uint32_t told_count;      /* Stalls of this look; its own. */
     bool is_running;          /* For who starts and stops it. */
 };
 

@@ -5,7 +5,9 @@
  *   engine-parked  a million of them, each waiting on a channel with a limit: how many bytes does
  *                  each take, clink and timer included, and what does it cost to watch over them?
  *   engine-block   a hundred of them asleep in brackets: what do the others notice? They go through
- *                  the run-queue in turn, and each measures how long that takes.
+ *                  the run-queue in turn, and each measures how long that takes. Told beside it,
+ * but not judged: the same when the hundred wake and sleep again ten times a second each, so that
+ * the turn changes hands two thousand times.
  *
  * Both print one JSON object as their last line, as bench/harness.h's do. Options: --runs N,
  * --quick.
@@ -69,6 +71,7 @@ static struct fw_domain *domain_make(const struct fw_fom_type *const types[], si
 {
     struct fw_domain_config config = {.locality_count = 1,
                                       .bracket_limit = 128,
+                                      .stall_ns = 100 * INT64_C(1000000000),
                                       .wait_min_ns = 100 * INT64_C(1000000000),
                                       .wait_max_ns = 100 * INT64_C(1000000000)};
     struct fw_domain *domain;
@@ -192,9 +195,11 @@ static int parked_main(void)
 
 /* ---- blocked ------------------------------------------------------------------------------- */
 
-enum { SLEEPERS = 100, OTHERS = 100, SLEEP_MS = 100, MEASURE_MS = 1000, TICK_LOOPS = 2000 };
+enum { SLEEPERS = 100, OTHERS = 100, NAP_MS = 100, MEASURE_MS = 1000, TICK_LOOPS = 2000 };
 
 static atomic_bool block_stop;
+static int64_t block_sleep_ms;
+static _Atomic uint32_t block_asleep;
 static struct fw_histogram block_times;
 
 struct other {
@@ -224,7 +229,8 @@ static enum fw_step sleeper_tick(struct fw_fom *fom)
     if (!fw_block_enter(fom)) {
         return fw_fom_wait(fom, WORK);
     }
-    sleep_ms(SLEEP_MS);
+    atomic_fetch_add(&block_asleep, 1);
+    sleep_ms(block_sleep_ms);
     fw_block_leave(fom);
     return fw_fom_yield(fom, WORK);
 }
@@ -248,14 +254,19 @@ static const struct fw_fom_type sleeper_type = {
 };
 
 /* The p99 of a trip through the run-queue, in microseconds. */
-static double block_measure(uint32_t sleepers)
+static double block_measure(uint32_t sleepers, int64_t asleep_ms)
 {
     const struct fw_fom_type *types[] = {&other_type, &sleeper_type};
     struct fw_domain *domain = domain_make(types, 2);
     atomic_store(&block_stop, false);
+    block_sleep_ms = asleep_ms;
+    atomic_store(&block_asleep, 0);
     fw_histogram_init(&block_times);
     for (uint32_t i = 0; i < sleepers; i++) {
         fw_fom_start(fom_make(domain, &sleeper_type));
+    }
+    while (atomic_load(&block_asleep) < sleepers) {
+        sleep_ms(1);
     }
     for (uint32_t i = 0; i < OTHERS; i++) {
         fw_fom_start(fom_make(domain, &other_type));
@@ -271,12 +282,14 @@ static int block_main(void)
 {
     double ratios[RUNS_MAX];
     for (uint32_t run = 0; run < settings.runs; run++) {
-        double without = block_measure(0);
-        double with = block_measure(SLEEPERS);
+        int64_t measure_ms = MEASURE_MS / settings.divisor;
+        double without = block_measure(0, 0);
+        double with = block_measure(SLEEPERS, 2 * measure_ms);
+        double napping = block_measure(SLEEPERS, NAP_MS);
         (void)printf(
             "  p99 of the others' trip through the run-queue: %.0f us, with %d foms asleep "
-            "in brackets %.0f us\n",
-            without, SLEEPERS, with);
+            "in brackets %.0f us, coming and going %.0f us\n",
+            without, SLEEPERS, with, napping);
         ratios[run] = with / without;
     }
     return report("engine-block", ratios, "nobody in a bracket", 1.2);

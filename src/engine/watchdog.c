@@ -41,6 +41,7 @@ enum {
     LOOK_MIN_NS = 100 * FW_NS_PER_US,
     STACK_WAIT_NS = FW_NS_PER_S,
     STACK_TEXT_SIZE = 16 * 1024,
+    TOLD_PER_LOOK = 8, /* In the log; the call-back hears of all. */
 };
 
 /* ---- telling ------------------------------------------------------------------------------- */
@@ -63,9 +64,11 @@ static void stall_log(const struct fw_stall *stall)
     }
 }
 
-static void stall_report(const struct fw_domain *domain, const struct fw_stall *stall)
+static void stall_report(struct fw_domain *domain, const struct fw_stall *stall)
 {
-    stall_log(stall);
+    if (domain->watchdog.told_count++ < TOLD_PER_LOOK) {
+        stall_log(stall);
+    }
     if (domain->config.stalled != NULL) {
         domain->config.stalled(domain->config.stalled_context, stall);
     }
@@ -249,12 +252,17 @@ static void watchdog_run(void *argument)
     interval = interval < LOOK_MIN_NS ? LOOK_MIN_NS : interval;
     /* Acquire, for the release in stop(). */
     while (!atomic_load_explicit(&watchdog->must_exit, memory_order_acquire)) {
+        watchdog->told_count = 0;
         for (uint32_t i = 0; i < domain->core_count; i++) {
             struct fw_core *core = &domain->cores[i];
             int64_t now = fw_clock_now_ns();
             look_at_tick(core, &watchdog->cores[i], now);
             look_at_brackets(core, now);
             look_at_queue(core);
+        }
+        if (watchdog->told_count > TOLD_PER_LOOK) {
+            FW_LOG(engine, WARNING, "%" PRIu32 " more foms do not get on",
+                   watchdog->told_count - TOLD_PER_LOOK);
         }
         (void)fw_park_for(&watchdog->parker, interval);
     }
