@@ -360,8 +360,8 @@ void fw_core_run(struct fw_core *core, struct fw_handler *handler);
 
 /* fom.c */
 
-/* As many visits of foms from the run-queue as a round has. */
-void fw_core_run_ticks(struct fw_core *core);
+/* Up to so many visits of foms from the run-queue. */
+void fw_core_run_ticks(struct fw_core *core, uint32_t count);
 
 /* Puts a READY fom into the run-queue of this core. */
 void fw_fom_enqueue(struct fw_core *core, struct fw_fom *fom);

@@ -34,7 +34,7 @@
 #include "engine/mail.h"
 #include "engine/word.h"
 
-enum { WARM = 1000, COLD = 400 * 1000, RING = 64, BATCH = 32, TARGETS = 256, SPINS_MAX = 2000 };
+enum { WARM = 1000, COLD = 400 * 1000, RING = 64, BATCH = 32, TARGETS = 960, SPINS_MAX = 2000 };
 
 static struct fw_domain *domain;
 static struct fw_handler holder;

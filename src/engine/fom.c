@@ -717,9 +717,9 @@ static inline void fom_run(struct fw_core *core, struct fw_fom *fom)
 }
 
 /* Here, and not in run.c, so that the compiler has the whole path of a tick before it. */
-void fw_core_run_ticks(struct fw_core *core)
+void fw_core_run_ticks(struct fw_core *core, uint32_t count)
 {
-    for (uint32_t i = core->round_ticks; i > 0; i--) {
+    for (uint32_t i = count; i > 0; i--) {
         struct fw_fom *fom = fw_queue_pop(&core->queue);
         if (fom == NULL) {
             break;

@@ -18,7 +18,7 @@
 #include "io/clock.h"
 
 enum { OVERFLOW_RETRY_NS = 1000 * 1000, DELAY_WEIGHT = 16 };
-enum { ROUND_NS = 20 * 1000, ROUND_TICKS_MIN = 16, ROUND_TICKS_MAX = 1024 };
+enum { ROUND_NS = 20 * 1000, ROUND_TICKS_MIN = 16, ROUND_TICKS_MAX = 1024, SLICE_TICKS = 64 };
 
 /* Tells the watchdog of a fom that has been ready for too long, once until none is. */
 static void observe_late(struct fw_core *core, const struct fw_fom *oldest, int64_t delay)
@@ -107,6 +107,29 @@ static void observe_wake(struct fw_core *core)
     }
 }
 
+/*
+ * The ticks of a round, in slices. What other cores have sent costs little to look at, so that is
+ * done after each; and a thread that waits for its turn is not kept for a whole round.
+ */
+static void ticks_run(struct fw_core *core)
+{
+    uint32_t left = core->round_ticks;
+    for (;;) {
+        uint32_t slice = left < SLICE_TICKS ? left : SLICE_TICKS;
+        fw_core_run_ticks(core, slice);
+        left -= slice;
+        /* Relaxed: the loop looks again, with acquire. */
+        bool is_wanted = atomic_load_explicit(&core->returning_count, memory_order_relaxed) > 0;
+        if (left == 0 || is_wanted) {
+            return;
+        }
+        (void)fw_mail_flush(core);
+        if (fw_mail_receive(core) == 0 && core->queue.length == 0) {
+            return;
+        }
+    }
+}
+
 static void round_run(struct fw_core *core)
 {
     if (FW_UNLIKELY(core->trace != NULL)) {
@@ -115,7 +138,7 @@ static void round_run(struct fw_core *core)
     if (FW_UNLIKELY(core->was_woken) && core->queue.length > 0) {
         observe_wake(core);
     }
-    fw_core_run_ticks(core);
+    ticks_run(core);
     /* Relaxed, both: figures, the first for other cores to choose by. */
     atomic_store_explicit(&core->queue_length, core->queue.length, memory_order_relaxed);
     int64_t live = atomic_load_explicit(&core->live_count, memory_order_relaxed);
