@@ -3,8 +3,8 @@
  * A line-echo server: sends every line back. One fom accepts, one fom per connection echoes; both
  * wait for their descriptor and hold no thread meanwhile.
  *
- *     echo 7000 &    listens on 127.0.0.1:7000 (0: on a port that it prints), until SIGINT or
- * SIGTERM
+ *     echo 7000 &    listens on 127.0.0.1:7000 (0: on a port that it prints), until it is told to
+ *                    stop by SIGINT or SIGTERM
  */
 #include <arpa/inet.h>
 #include <errno.h>
