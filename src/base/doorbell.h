@@ -49,6 +49,7 @@
 
 #include "base/assert.h"
 #include "base/base.h"
+#include "base/fence.h"
 #include "base/thread.h"
 
 enum { FW_DOORBELL_AWAKE = 0, FW_DOORBELL_ARMED = 1 };
@@ -56,22 +57,6 @@ enum { FW_DOORBELL_AWAKE = 0, FW_DOORBELL_ARMED = 1 };
 struct fw_doorbell {
     alignas(FW_CACHE_LINE) _Atomic uint32_t word; /* A cache line of its own. */
 };
-
-/*
- * Orders the caller's writes before its later reads. gcc warns that its thread sanitizer does not
- * see fences; nothing is published by this one, the queues have their own release and acquire.
- */
-static inline void fw_doorbell_fence(void)
-{
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-    atomic_thread_fence(memory_order_seq_cst);
-#if defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-}
 
 static inline void fw_doorbell_init(struct fw_doorbell *bell)
 {
@@ -85,7 +70,7 @@ static inline void fw_doorbell_init(struct fw_doorbell *bell)
 FW_MUST_CHECK static inline bool fw_doorbell_ring(struct fw_doorbell *bell)
 {
     FW_YIELD_POINT("doorbell: ring, pushed");
-    fw_doorbell_fence(); /* Pairs with the fence in arm(). */
+    fw_fence_full(); /* Pairs with the fence in arm(). */
     if (FW_LIKELY(atomic_load_explicit(&bell->word, memory_order_relaxed) == FW_DOORBELL_AWAKE)) {
         return false;
     }
@@ -100,7 +85,7 @@ static inline void fw_doorbell_arm(struct fw_doorbell *bell)
 {
     FW_ASSERT(atomic_load_explicit(&bell->word, memory_order_relaxed) == FW_DOORBELL_AWAKE);
     atomic_store_explicit(&bell->word, FW_DOORBELL_ARMED, memory_order_relaxed);
-    fw_doorbell_fence(); /* Pairs with the fence in ring(). */
+    fw_fence_full(); /* Pairs with the fence in ring(). */
     FW_YIELD_POINT("doorbell: armed");
 }
 

@@ -17,7 +17,7 @@
  *
  * Until fw_fence_prepare() has been called, and for ever where the kernel has no membarrier or a
  * sandbox forbids it, light is a true fence and the pair is right all the same. base/doorbell.h
- * does not use this: there the receiver sleeps and wakes too often to interrupt the others.
+ * uses fw_fence_full() on both sides: its receiver sleeps and wakes too often to interrupt others.
  *
  * In the simulator memory is sequentially consistent and both are nothing. Any thread may call
  * anything here.

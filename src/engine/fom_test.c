@@ -696,6 +696,54 @@ static void test_overload_waits_outside(void **state)
     assert_true(overload_run(false) > ARRIVALS * OVERLOAD_ROUNDS / 2); /* It was an overload. */
 }
 
+/* ---- a message does not wait for the end of a long round ---- */
+
+static struct {
+    struct fw_message message;
+    bool is_sent, is_there;
+    uint32_t ticks_before; /* It was received. */
+} letter;
+
+static void letter_run(struct fw_message *message)
+{
+    (void)message;
+    letter.is_there = true;
+}
+
+static enum fw_step sender_tick(struct fw_fom *fom)
+{
+    if (!letter.is_sent) {
+        letter.is_sent = true;
+        fw_locality_send(fw_fom_home(fom), &letter.message);
+    }
+    letter.ticks_before += !letter.is_there;
+    return letter.is_there ? fw_fom_finish(fom) : fw_fom_yield(fom, PHASE_A);
+}
+
+static const struct fw_fom_type sender_type = {
+    .name = "sender",
+    .size = sizeof(struct fw_fom),
+    .limit_count = 2,
+    .phases = phases,
+    .phase_count = FW_ARRAY_LENGTH(phases),
+    .tick = sender_tick,
+};
+
+static void test_mail_within_a_round(void **state)
+{
+    (void)state;
+    struct by_hand hand;
+    by_hand_begin(&hand, &(struct fw_domain_config){.locality_count = 1}, &sender_type);
+    memset(&letter, 0, sizeof letter);
+    letter.message.run = letter_run;
+    hand.domain->cores[0].round_ticks = 1024;
+    (void)by_hand_start(&hand, &sender_type, 0);
+    by_hand_round(&hand, 0);
+    assert_true(letter.is_there);
+    assert_in_range(letter.ticks_before, 1, 64);
+    by_hand_end(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -712,6 +760,7 @@ int main(void)
         cmocka_unit_test_setup(test_yield_order, setup),
         cmocka_unit_test_setup(test_quantum, setup),
         cmocka_unit_test_setup(test_overload_waits_outside, setup),
+        cmocka_unit_test(test_mail_within_a_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 #include <fairway/engine.h>
 
 #include "base/assert.h"
+#include "base/fence.h"
 #include "engine/core.h"
 
 #define OFFLINE UINT64_MAX
@@ -56,7 +57,7 @@ void fw_safety_online(struct fw_participant *participant)
     /* Sequentially consistent: no reference is borrowed before this is seen. */
     uint64_t epoch = atomic_load(&participant->domain->epoch);
     atomic_store(&participant->seen, epoch);
-    fw_doorbell_fence(); /* Nor by a load that overtakes it. */
+    fw_fence_full(); /* Nor by a load that overtakes it. */
     FW_YIELD_POINT("quiesce: online");
 }
 

@@ -5,10 +5,10 @@
  *     round:  clock, timers, mail, some ticks, bells, safe point, then the outside:
  *             without waiting if foms are ready, else asleep until something happens.
  *
- * Everything that costs more than a tick (the clock, epoll, the other cores' bells) is done once
- * per round. A core with nothing to do sleeps in its reactor's own wait, and whoever has mail for
- * it rings the bell, which wakes the reactor: one place to sleep and one way to be woken, for
- * sockets, timers, mail and returning threads alike.
+ * Everything that costs more than a tick (the clock, epoll) is done once per round; mail is sent
+ * and received after each slice of its ticks. A core with nothing to do sleeps in its reactor's own
+ * wait, and whoever has mail for it rings the bell, which wakes the reactor: one place to sleep and
+ * one way to be woken, for sockets, timers, mail and returning threads alike.
  */
 #include <fairway/engine.h>
 

@@ -239,7 +239,7 @@ static bool dispatch_announce(struct fw_jobs *jobs, struct fw_jobs_member *arriv
     }
     /* Release, for the acquire in fw_jobs_dispatch(): who takes the news finds what it is about. */
     atomic_store_explicit(&jobs->news, true, memory_order_release);
-    fw_doorbell_fence(); /* Pairs with that in fw_jobs_dispatch(), after the lock is let go. */
+    fw_fence_full(); /* Pairs with that in fw_jobs_dispatch(), after the lock is let go. */
     FW_YIELD_POINT("jobs: announced");
     return fw_mutex_trylock(&jobs->role);
 }
@@ -261,7 +261,7 @@ void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving)
         fw_jobs_limits_update(jobs);
         dispatch_round(jobs);
         fw_mutex_unlock(&jobs->role);
-        fw_doorbell_fence(); /* Pairs with those in dispatch_announce() and slot_wait(). */
+        fw_fence_full(); /* Pairs with those in dispatch_announce() and slot_wait(). */
         FW_YIELD_POINT("jobs: let go of the role");
         if (atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {
             fw_jobs_slots_grant(jobs);

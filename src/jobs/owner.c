@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "base/doorbell.h"
+#include "base/fence.h"
 
 enum { BUCKETS_MIN = 64, BUCKETS_MAX = 1 << 16 };
 
@@ -157,7 +157,7 @@ bool fw_owner_wait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter)
 {
     fw_list_push_back(&owner->waiters, &waiter->link);
     atomic_store_explicit(&owner->waited_for, true, memory_order_relaxed);
-    fw_doorbell_fence(); /* Pairs with those in done() and over(). */
+    fw_fence_full(); /* Pairs with those in done() and over(). */
     FW_YIELD_POINT("owner: said that it waits");
     bool news = owner->taken_first != NULL ||
                 atomic_load_explicit(&owner->done, memory_order_relaxed) != NULL ||
@@ -210,7 +210,7 @@ bool fw_owner_done(struct fw_jobs_owner *owner, struct fw_job *job)
     } while (!atomic_compare_exchange_weak_explicit(&owner->done, &head, job, memory_order_release,
                                                     memory_order_relaxed));
     FW_YIELD_POINT("owner: done, waiters not seen");
-    fw_doorbell_fence(); /* Pairs with that in fw_owner_wait(). */
+    fw_fence_full(); /* Pairs with that in fw_owner_wait(). */
     return atomic_load_explicit(&owner->waited_for, memory_order_relaxed);
 }
 
@@ -219,7 +219,7 @@ bool fw_owner_over(struct fw_jobs_owner *owner)
     /* Release for fw_owner_is_empty(), and sequentially consistent for fw_owner_take(). */
     uint64_t finished = atomic_fetch_add_explicit(&owner->finished, 1, memory_order_seq_cst) + 1;
     FW_YIELD_POINT("owner: over, waiters not seen");
-    fw_doorbell_fence(); /* Pairs with that in fw_owner_wait(). */
+    fw_fence_full(); /* Pairs with that in fw_owner_wait(). */
     return atomic_load_explicit(&owner->expected, memory_order_relaxed) == finished ||
            atomic_load_explicit(&owner->waited_for, memory_order_relaxed);
 }

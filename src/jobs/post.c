@@ -81,7 +81,7 @@ static int slot_wait(struct fw_jobs *jobs, uint32_t lane)
     FW_YIELD_POINT("jobs: found no slot");
     fw_list_push_back(&jobs->slot_waiters, &waiter.link);
     atomic_store_explicit(&jobs->slots_wanted, true, memory_order_relaxed);
-    fw_doorbell_fence(); /* Pairs with that in fw_jobs_dispatch(), after slots were freed. */
+    fw_fence_full(); /* Pairs with that in fw_jobs_dispatch(), after slots were freed. */
     FW_YIELD_POINT("jobs: said that it wants a slot");
     if (slot_try(jobs, lane)) {
         fw_list_remove(&waiter.link);

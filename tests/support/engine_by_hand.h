@@ -6,7 +6,7 @@
  *     struct by_hand hand;
  *     by_hand_begin(&hand, &(struct fw_domain_config){.locality_count = 2}, &type);
  *     struct fw_fom *fom = by_hand_start(&hand, &type, 0);
- *     by_hand_round(&hand, 0);          one round of core 0: timers, mail, up to 64 ticks
+ *     by_hand_round(&hand, 0);          one round of core 0: timers, mail, ticks
  *     by_hand_clock_ns += 1000;
  *     by_hand_end(&hand);               drains, runs rounds until all foms are gone, destroys
  *
