@@ -21,7 +21,7 @@ struct record_write {
     uint32_t finished_at; /* While enumerating: the event, or NONE if it has not happened yet. */
 };
 
-enum event_kind { EVENT_NOTHING, EVENT_STARTED, EVENT_FINISHED, EVENT_FLUSHED, EVENT_MARK };
+enum event_kind { EVENT_STARTED, EVENT_FINISHED, EVENT_FLUSHED, EVENT_MARK };
 
 struct record_event {
     enum event_kind kind;
@@ -47,7 +47,7 @@ static void record_note(struct fw_disk_record *record, enum event_kind kind, uin
 
 static int record_write_keep(struct fw_disk_record *record, const struct fw_disk_op *op)
 {
-    if (op->size > FW_DISK_MEMORY_SIZE_MAX - record->bytes_kept) {
+    if (op->size > FW_DISK_RECORD_BYTES_MAX - record->bytes_kept) {
         return -ENOSPC;
     }
     uint8_t *bytes = malloc(op->size);
@@ -177,16 +177,16 @@ void fw_disk_record_mark(struct fw_disk_record *record, uint64_t mark)
 /* The part of one live write that falls on one unit. */
 struct piece {
     uint32_t live;    /* Index into `live`. */
-    uint32_t unit;    /* Index into `units`, NONE if all versions of its bytes are equal. */
+    uint32_t unit;    /* Index into `units`. */
     uint32_t version; /* Of that unit. */
     uint64_t offset;
 };
 
-/* A unit that may hold different bytes after the crash. */
+/* A unit that was written to, and may or may not hold that after the crash. */
 struct unit {
     uint64_t offset;
     uint32_t version_first; /* Index into `versions`, where its durable bytes are. */
-    uint32_t version_count; /* At least 2. */
+    uint32_t version_count; /* At least 1. */
     uint32_t chosen;        /* Which of them the image being made holds. */
 };
 
@@ -197,11 +197,11 @@ struct fw_disk_enumeration {
     int (*visit)(const struct fw_disk_crash *crash, void *context);
     void *context;
     struct fw_disk_crash crash;
-    struct record_event cause; /* The event before the crash point. */
+    const struct record_event *cause; /* The event before the crash point, NULL before all. */
 
     /*
      * Three copies of the disk: what is durable; the image as it was shown; and the image disk,
-     * which the visitor may have changed since. Between two crash points all three are equal.
+     * which the visitor may change until that is undone. Outside of `units` all three are equal.
      */
     uint8_t *durable;
     uint8_t *shown;
@@ -215,6 +215,7 @@ struct fw_disk_enumeration {
 
     /* Made anew for each crash point. Pieces are in the order of live writes, then offsets. */
     struct piece *pieces;
+    struct piece **by_offset; /* The same, in that order. */
     struct unit *units;
     const uint8_t **versions;
     uint32_t piece_count, unit_count, version_count;
@@ -295,24 +296,12 @@ static void lives_settle(struct fw_disk_enumeration *own, uint64_t flush_started
     own->live_count = kept;
 }
 
-static int piece_compare_by_offset(const void *left, const void *right)
+/* Pieces of the same unit may come in any order. */
+static int piece_compare(const void *left, const void *right)
 {
-    const struct piece *one = left;
-    const struct piece *other = right;
-    if (one->offset != other->offset) {
-        return one->offset < other->offset ? -1 : 1;
-    }
-    return one->live < other->live ? -1 : 1;
-}
-
-static int piece_compare_by_write(const void *left, const void *right)
-{
-    const struct piece *one = left;
-    const struct piece *other = right;
-    if (one->live != other->live) {
-        return one->live < other->live ? -1 : 1;
-    }
-    return one->offset < other->offset ? -1 : 1;
+    const struct piece *one = *(struct piece *const *)left;
+    const struct piece *other = *(struct piece *const *)right;
+    return one->offset < other->offset ? -1 : one->offset > other->offset;
 }
 
 static int pieces_grow(struct fw_disk_enumeration *own)
@@ -323,6 +312,11 @@ static int pieces_grow(struct fw_disk_enumeration *own)
         return -ENOMEM;
     }
     own->pieces = pieces;
+    struct piece **by_offset = realloc(own->by_offset, capacity * sizeof *by_offset);
+    if (by_offset == NULL) {
+        return -ENOMEM;
+    }
+    own->by_offset = by_offset;
     struct unit *units = realloc(own->units, capacity * sizeof *units);
     if (units == NULL) {
         return -ENOMEM;
@@ -344,6 +338,7 @@ static int pieces_gather(struct fw_disk_enumeration *own)
     own->piece_count = 0;
     for (uint32_t live = 0; live < own->live_count; live++) {
         const struct record_write *write = live_write(own, live);
+        own->piece_first[live] = own->piece_count;
         for (size_t done = 0; done < write->size; done += tear_size) {
             uint64_t offset = write->offset + done;
             if (own->durable_writer[offset / tear_size] > own->live[live]) {
@@ -355,10 +350,10 @@ static int pieces_gather(struct fw_disk_enumeration *own)
                     return rc;
                 }
             }
-            own->pieces[own->piece_count++] =
-                (struct piece){.live = live, .unit = NONE, .offset = offset};
+            own->pieces[own->piece_count++] = (struct piece){.live = live, .offset = offset};
         }
     }
+    own->piece_first[own->live_count] = own->piece_count;
     return 0;
 }
 
@@ -375,10 +370,11 @@ static uint32_t version_find(struct fw_disk_enumeration *own, struct unit *unit,
     return unit->version_count++;
 }
 
-/* Makes the unit that `pieces` share, unless all its versions are equal. */
-static void unit_make(struct fw_disk_enumeration *own, struct piece *pieces, uint32_t piece_count)
+/* Makes the unit that the pieces share. */
+static void unit_make(struct fw_disk_enumeration *own, struct piece *const *pieces,
+                      uint32_t piece_count)
 {
-    uint64_t offset = pieces[0].offset;
+    uint64_t offset = pieces[0]->offset;
     struct unit unit = {
         .offset = offset,
         .version_first = own->version_count,
@@ -386,41 +382,33 @@ static void unit_make(struct fw_disk_enumeration *own, struct piece *pieces, uin
     };
     own->versions[unit.version_first] = own->durable + offset;
     for (uint32_t i = 0; i < piece_count; i++) {
-        const struct record_write *write = live_write(own, pieces[i].live);
-        pieces[i].version = version_find(own, &unit, write->bytes + (offset - write->offset));
+        const struct record_write *write = live_write(own, pieces[i]->live);
+        pieces[i]->unit = own->unit_count;
+        pieces[i]->version = version_find(own, &unit, write->bytes + (offset - write->offset));
     }
-    if (unit.version_count > 1) {
-        for (uint32_t i = 0; i < piece_count; i++) {
-            pieces[i].unit = own->unit_count;
-        }
-        own->units[own->unit_count++] = unit;
-        own->version_count += unit.version_count;
-    }
+    own->units[own->unit_count++] = unit;
+    own->version_count += unit.version_count;
 }
 
-/* Finds out which units can hold what after a crash at this point. */
+/* Finds out which units can hold what after a crash at this point. Chosen is what is durable. */
 static int point_prepare(struct fw_disk_enumeration *own)
 {
     int rc = pieces_gather(own);
     if (rc != 0) {
         return rc;
     }
+    for (uint32_t i = 0; i < own->piece_count; i++) {
+        own->by_offset[i] = &own->pieces[i];
+    }
+    qsort(own->by_offset, own->piece_count, sizeof(struct piece *), piece_compare);
     own->unit_count = 0;
     own->version_count = 0;
-    qsort(own->pieces, own->piece_count, sizeof *own->pieces, piece_compare_by_offset);
-    for (uint32_t first = 0, end; first < own->piece_count; first = end) {
-        end = first + 1;
-        while (end < own->piece_count && own->pieces[end].offset == own->pieces[first].offset) {
+    for (uint32_t first = 0, end = 0; first < own->piece_count; first = end) {
+        uint64_t offset = own->by_offset[first]->offset;
+        while (end < own->piece_count && own->by_offset[end]->offset == offset) {
             end++;
         }
-        unit_make(own, &own->pieces[first], end - first);
-    }
-    qsort(own->pieces, own->piece_count, sizeof *own->pieces, piece_compare_by_write);
-    for (uint32_t live = 0, piece = 0; live <= own->live_count; live++) {
-        while (piece < own->piece_count && own->pieces[piece].live < live) {
-            piece++;
-        }
-        own->piece_first[live] = piece;
+        unit_make(own, &own->by_offset[first], end - first);
     }
     return 0;
 }
@@ -450,9 +438,7 @@ static void choose_pieces(struct fw_disk_enumeration *own, uint32_t live, uint32
     FW_ASSERT(from <= to && first + to <= own->piece_first[live + 1]);
     for (uint32_t i = first + from; i < first + to; i++) {
         const struct piece *piece = &own->pieces[i];
-        if (piece->unit != NONE) {
-            own->units[piece->unit].chosen = piece->version;
-        }
+        own->units[piece->unit].chosen = piece->version;
     }
 }
 
@@ -479,7 +465,6 @@ static void choose_all_but(struct fw_disk_enumeration *own, uint32_t one, uint32
 /* Every combination: counts through the versions as through the digits of a number. */
 static int point_show_exact(struct fw_disk_enumeration *own)
 {
-    choose_none(own);
     for (;;) {
         int rc = image_show(own);
         if (rc != 0) {
@@ -499,7 +484,6 @@ static int point_show_exact(struct fw_disk_enumeration *own)
 
 static int show_prefixes(struct fw_disk_enumeration *own)
 {
-    choose_none(own);
     int rc = image_show(own);
     for (uint32_t live = 0; rc == 0 && live < own->live_count; live++) {
         choose_write(own, live);
@@ -536,36 +520,30 @@ static int show_pairs(struct fw_disk_enumeration *own)
     return rc;
 }
 
-/* The pieces [from, to) of the write, all earlier writes, and the later ones before `end`. */
+/* The pieces [from, to) of the write, all earlier writes, and the later ones if asked for. */
 static int show_tear(struct fw_disk_enumeration *own, uint32_t torn, uint32_t from, uint32_t to,
-                     uint32_t end)
+                     bool with_later)
 {
     choose_none(own);
     for (uint32_t live = 0; live < torn; live++) {
         choose_write(own, live);
     }
     choose_pieces(own, torn, from, to);
-    for (uint32_t live = torn + 1; live < end; live++) {
+    for (uint32_t live = torn + 1; with_later && live < own->live_count; live++) {
         choose_write(own, live);
     }
     return image_show(own);
 }
 
-static int show_tears(struct fw_disk_enumeration *own)
+static int show_tears(struct fw_disk_enumeration *own, bool with_later)
 {
     int rc = 0;
     for (uint32_t torn = 0; torn < own->live_count; torn++) {
         uint32_t count = live_piece_count(own, torn);
-        for (uint32_t cut = 1; cut < count; cut++) {
-            const uint32_t ends[] = {torn + 1, own->live_count};
-            for (size_t i = 0; i < FW_ARRAY_LENGTH(ends); i++) {
-                rc = show_tear(own, torn, 0, cut, ends[i]);
-                if (rc == 0) {
-                    rc = show_tear(own, torn, cut, count, ends[i]);
-                }
-                if (rc != 0) {
-                    return rc;
-                }
+        for (uint32_t cut = 1; rc == 0 && cut < count; cut++) {
+            rc = show_tear(own, torn, 0, cut, with_later);
+            if (rc == 0) {
+                rc = show_tear(own, torn, cut, count, with_later);
             }
         }
     }
@@ -605,7 +583,10 @@ static int point_show_some(struct fw_disk_enumeration *own)
         rc = show_pairs(own);
     }
     if (rc == 0) {
-        rc = show_tears(own);
+        rc = show_tears(own, false);
+    }
+    if (rc == 0) {
+        rc = show_tears(own, true);
     }
     return rc != 0 ? rc : show_samples(own);
 }
@@ -621,8 +602,6 @@ static int point_show(struct fw_disk_enumeration *own)
     rc = exact ? point_show_exact(own) : point_show_some(own);
     own->crash.point++;
     own->summary.points++;
-    choose_none(own);
-    image_apply_choice(own); /* Back to what is durable. */
     return rc;
 }
 
@@ -631,35 +610,30 @@ static bool event_take(struct fw_disk_enumeration *own, uint32_t number)
 {
     struct fw_disk_record *record = own->record;
     const struct record_event *event = &record->events[number];
-    own->cause = *event;
+    own->cause = event;
     switch (event->kind) {
-    case EVENT_NOTHING:
-        break;
     case EVENT_STARTED:
+        record->writes[event->value].finished_at = NONE;
         own->live[own->live_count++] = (uint32_t)event->value;
-        return true;
+        break;
     case EVENT_FINISHED:
         record->writes[event->value].finished_at = number;
         lives_settle(own, 0);
         return record->writes[event->value].sync;
     case EVENT_FLUSHED:
         lives_settle(own, event->value);
-        return true;
+        break;
     case EVENT_MARK:
         own->crash.mark = event->value;
-        return true;
+        break;
     }
-    return false;
+    return true;
 }
 
 static int enumeration_run(struct fw_disk_enumeration *own)
 {
-    struct fw_disk_record *record = own->record;
-    for (uint32_t i = 0; i < record->write_count; i++) {
-        record->writes[i].finished_at = NONE;
-    }
     int rc = point_show(own); /* Before anything happened. */
-    for (uint32_t i = 0; rc == 0 && i < record->event_count; i++) {
+    for (uint32_t i = 0; rc == 0 && i < own->record->event_count; i++) {
         if (event_take(own, i)) {
             rc = point_show(own);
         }
@@ -675,6 +649,7 @@ static void enumeration_fini(struct fw_disk_enumeration *own)
     free(own->piece_first);
     free(own->versions);
     free(own->units);
+    free(own->by_offset);
     free(own->pieces);
     free(own->live);
     free(own->durable_writer);
@@ -750,10 +725,11 @@ int fw_disk_record_enumerate(struct fw_disk_record *record,
 
 static void describe_cause(struct fw_text *text, const struct record_event *cause)
 {
-    switch (cause->kind) {
-    case EVENT_NOTHING:
+    if (cause == NULL) {
         fw_text_printf(text, "before anything was written");
-        break;
+        return;
+    }
+    switch (cause->kind) {
     case EVENT_STARTED:
         fw_text_printf(text, "after write %" PRIu64 " was started", cause->value);
         break;
@@ -772,7 +748,7 @@ static void describe_cause(struct fw_text *text, const struct record_event *caus
 /* Whether the piece is there, or looks as if it were. */
 static bool piece_is_kept(const struct fw_disk_enumeration *own, const struct piece *piece)
 {
-    return piece->unit == NONE || own->units[piece->unit].chosen == piece->version;
+    return own->units[piece->unit].chosen == piece->version;
 }
 
 static void describe_live(struct fw_text *text, const struct fw_disk_enumeration *own,
@@ -814,7 +790,7 @@ const char *fw_disk_crash_describe(const struct fw_disk_crash *crash, char *buff
     struct fw_text text;
     fw_text_init(&text, buffer, size);
     fw_text_printf(&text, "crash %" PRIu64 ".%" PRIu64 " ", crash->point, crash->image);
-    describe_cause(&text, &own->cause);
+    describe_cause(&text, own->cause);
     fw_text_printf(&text, ", mark %" PRIu64, crash->mark);
     if (own->live_count > 0) {
         fw_text_append_string(&text, "; not flushed:");

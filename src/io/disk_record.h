@@ -43,7 +43,8 @@
 #include "io/disk_memory.h"
 
 enum {
-    FW_DISK_RECORD_EVENTS_MAX = 1 << 16, /* Beyond that, operations fail with -ENOSPC. */
+    FW_DISK_RECORD_EVENTS_MAX = 1 << 16, /* Beyond that, operations fail with -ENOSPC, */
+    FW_DISK_RECORD_BYTES_MAX = 64 << 20, /* and beyond that, writes and discards do. */
     FW_DISK_RECORD_PAIRS_MAX = 32,       /* Unflushed writes of which all pairs are tried. */
     FW_DISK_CRASH_TEXT_SIZE = 1024,      /* Enough for most descriptions; others are cut. */
 };

@@ -213,6 +213,15 @@ static void test_sync_write(void **state)
     assert_int_equal(fw_disk_record_enumerate(record, NULL, NULL, image_list, NULL), 0);
     assert_string_equal(images.text[images.count - 1], "4:abb..... 0");
     record_free();
+
+    record_make(&plain);
+    sectors_write(0, 2, 'a', false);
+    sectors_write(0, 1, 'b', true); /* Says nothing about what follows of the first either. */
+    images.count = 0;
+    assert_int_equal(fw_disk_record_enumerate(record, NULL, NULL, image_list, NULL), 0);
+    assert_string_equal(images.text[images.count - 2], "3:b....... 0");
+    assert_string_equal(images.text[images.count - 1], "3:ba...... 0");
+    record_free();
 }
 
 static void test_discard(void **state)
@@ -268,6 +277,27 @@ static void test_deferred_flush(void **state)
     assert_int_equal(images.count, 12);
     assert_string_equal(images.text[11], "4:ab...... 0");
     record_free();
+}
+
+/* Nor is what had been started before it, but finished after: whichever of the two ends first. */
+static void test_flush_under_way(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        const struct fw_disk_memory_options options = {
+            .size = SIZE, .deferred = true, .seed = seed};
+        record_make(&options);
+        memset(buffer, 'a', SECTOR);
+        struct fw_disk_op write = {
+            .kind = FW_DISK_WRITE, .from = buffer, .size = SECTOR, .done = on_done};
+        struct fw_disk_op flush = {.kind = FW_DISK_FLUSH, .done = on_done};
+        assert_int_equal(fw_disk_start(disk, &write), -EINPROGRESS);
+        assert_int_equal(fw_disk_start(disk, &flush), -EINPROGRESS);
+        fw_disk_drain(disk);
+        IMAGES_CHECK("0:........ 0", "1:........ 0", "1:a....... 0", /* Started, */
+                     "2:........ 0", "2:a....... 0");                /* and flushed. */
+        record_free();
+    }
 }
 
 /* The order of deferred operations depends on the seed, and only on it. */
@@ -494,17 +524,42 @@ static void test_all_but_some(void **state)
     record_free();
 }
 
-/* Half of the samples take writes as a whole: units alone would hardly ever make all of one. */
-static void test_samples_of_whole_writes(void **state)
+/*
+ * Half of the samples take writes as a whole: units alone would hardly ever make all of one. In the
+ * others each unit is there or not, whatever became of its neighbours.
+ */
+static void test_samples(void **state)
 {
     (void)state;
-    const struct fw_disk_record_limits limits = {.exact_max = 1, .samples = 64};
-    struct sets_seen seen = {.point = 1};
+    enum { SAMPLES = 64, FIRST = 0x0f, SECOND = 0xf0 };
+    const struct fw_disk_record_limits limits = {.exact_max = 1, .samples = SAMPLES};
+    struct sets_seen seen = {.point = 2};
     record_make(&plain);
-    sectors_write(0, SECTORS, 'a', false);
+    sectors_write(0, 4, 'a', false);
+    sectors_write(4, 4, 'b', false);
     assert_int_equal(fw_disk_record_enumerate(record, &limits, NULL, sets_visit, &seen), 0);
-    uint32_t whole = seen.counts[(1 << SECTORS) - 1];
-    assert_true(whole > 8 && whole < 32);
+
+    /* Three prefixes, each write alone, all but each, the pair, all but the pair: nine are whole.
+     */
+    static const uint32_t whole[] = {0, FIRST, SECOND, FIRST | SECOND};
+    static const uint32_t expected[] = {1 + 1, 1 + 2, 2, 1 + 1};
+    uint32_t whole_samples = 0;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(whole); i++) {
+        assert_true(seen.counts[whole[i]] > expected[i]);
+        whole_samples += seen.counts[whole[i]] - expected[i];
+    }
+    assert_in_range(whole_samples, SAMPLES / 2, SAMPLES / 2 + 4);
+
+    /* Only chance makes those whose first write has a hole and whose second has one too. */
+    uint32_t there = 0, missing = 0;
+    for (uint32_t set = 0; set < 1 << SECTORS; set++) {
+        bool torn = (set & FIRST) != 0 && (set & FIRST) != FIRST && (set & SECOND) != 0 &&
+                    (set & SECOND) != SECOND;
+        there |= torn && seen.counts[set] > 0 ? set : 0;
+        missing |= torn && seen.counts[set] > 0 ? ~set : 0;
+    }
+    assert_int_equal(there & (FIRST | SECOND), FIRST | SECOND);
+    assert_int_equal(missing & (FIRST | SECOND), FIRST | SECOND);
     record_free();
 }
 
@@ -674,6 +729,36 @@ static void test_describe_and_stop(void **state)
     record_free();
 }
 
+/* The visitor's word to stop counts at once, whichever kind of image it is said at. */
+static int stop_visit(const struct fw_disk_crash *crash, void *context)
+{
+    (void)crash;
+    uint64_t *left = context;
+    assert_true(*left > 0);
+    return --*left == 0 ? 17 : 0;
+}
+
+static void test_stop_anywhere(void **state)
+{
+    (void)state;
+    const struct fw_disk_record_limits limits = {.exact_max = 4, .samples = 4};
+    struct fw_disk_record_summary summary, stopped;
+    record_make(&plain);
+    for (uint64_t i = 0; i < 3; i++) {
+        sectors_write(i * 2, 2, 'a', false);
+    }
+    assert_int_equal(fw_disk_record_enumerate(record, &limits, &summary, nothing_visit, NULL), 0);
+    assert_int_equal(summary.points_sampled, 2);
+    for (uint64_t images_wanted = 1; images_wanted <= summary.images; images_wanted++) {
+        uint64_t left = images_wanted;
+        assert_int_equal(fw_disk_record_enumerate(record, &limits, &stopped, stop_visit, &left),
+                         17);
+        assert_int_equal(left, 0);
+        assert_int_equal(stopped.images, images_wanted);
+    }
+    record_free();
+}
+
 /* A crash in the middle of the recovery from a crash. */
 static int nested_inner(const struct fw_disk_crash *crash, void *context)
 {
@@ -689,6 +774,11 @@ static int nested_outer(const struct fw_disk_crash *crash, void *context)
     struct fw_disk *outer_disk = disk;
     assert_int_equal(fw_disk_record_create_after(&record, &plain, crash), 0);
     disk = fw_disk_record_disk(record);
+    char left[SECTORS + 1];
+    char found[SECTORS + 1];
+    sector_letters(crash->disk, left);
+    sector_letters(disk, found);
+    assert_string_equal(found, left);
     sectors_write(7, 1, 'r', false);
     assert_int_equal(fw_disk_record_enumerate(record, NULL, NULL, nested_inner, context), 0);
     fw_disk_record_destroy(record);
@@ -736,6 +826,36 @@ static void test_limits(void **state)
     op = (struct fw_disk_op){.kind = FW_DISK_READ, .into = buffer, .size = SECTOR};
     assert_int_equal(fw_disk_run(disk, &op, NULL), 0);
     record_free();
+
+    /* Room for the start of a write but not for its end is not enough. It is for a mark. */
+    record_make(&plain);
+    fw_disk_record_mark(record, 1);
+    for (int i = 0; i < FW_DISK_RECORD_EVENTS_MAX / 2 - 1; i++) {
+        sectors_write(0, 1, 'a', false);
+    }
+    op = (struct fw_disk_op){.kind = FW_DISK_WRITE, .from = buffer, .size = SECTOR};
+    assert_int_equal(fw_disk_run(disk, &op, NULL), -ENOSPC);
+    fw_disk_record_mark(record, 2);
+    expect_assert_failure(fw_disk_record_mark(record, 3));
+    record_free();
+}
+
+static void test_bytes_max(void **state)
+{
+    (void)state;
+    const struct fw_disk_memory_options options = {.size = FW_DISK_RECORD_BYTES_MAX / 8};
+    record_make(&options);
+    sectors_write(0, 1, 'a', false);
+    for (int i = 0; i < 7; i++) {
+        sectors_write(0, options.size / SECTOR, 'a', false);
+    }
+    struct fw_disk_op op = {.kind = FW_DISK_WRITE, .from = buffer, .size = options.size};
+    assert_int_equal(fw_disk_run(disk, &op, NULL), -ENOSPC);
+    sectors_write(0, options.size / SECTOR - 1, 'a', false); /* Fills it exactly. */
+    op.size = SECTOR;
+    assert_int_equal(fw_disk_run(disk, &op, NULL), -ENOSPC);
+    disk_flush();
+    record_free();
 }
 
 /* Memory runs out at each of the places that need some; ASan sees what would leak. */
@@ -760,14 +880,15 @@ static void test_no_memory(void **state)
     sectors_write(0, SECTORS, 'a', false); /* Of the one that failed nothing is left. */
     rc = -ENOMEM;
     int count;
+    struct fw_disk_record_summary summary;
     for (count = 0; rc != 0; count++) {
         fail_memory_after(count);
-        rc = fw_disk_record_enumerate(record, NULL, NULL, nothing_visit, NULL);
+        rc = fw_disk_record_enumerate(record, NULL, &summary, nothing_visit, NULL);
         assert_true(rc == 0 || rc == -ENOMEM);
     }
     fail_memory_after(-1);
     assert_true(count > 10);
-    struct fw_disk_record_summary summary;
+    assert_int_equal(summary.images, 1 + 256); /* It says 0 only if it has shown them all. */
     assert_int_equal(fw_disk_record_enumerate(record, NULL, &summary, nothing_visit, NULL), 0);
     assert_int_equal(summary.images, 1 + 256);
     record_free();
@@ -784,18 +905,21 @@ int main(void)
         cmocka_unit_test(test_sync_write),
         cmocka_unit_test(test_discard),
         cmocka_unit_test(test_deferred_flush),
+        cmocka_unit_test(test_flush_under_way),
         cmocka_unit_test(test_deferred_order),
         cmocka_unit_test(test_one_writer_per_sector),
         cmocka_unit_test(test_tears_inside_a_sector),
         cmocka_unit_test(test_beyond_the_limit),
         cmocka_unit_test(test_all_but_some),
-        cmocka_unit_test(test_samples_of_whole_writes),
+        cmocka_unit_test(test_samples),
         cmocka_unit_test(test_many_writes),
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_describe_neighbours),
         cmocka_unit_test(test_describe_and_stop),
+        cmocka_unit_test(test_stop_anywhere),
         cmocka_unit_test(test_crash_while_recovering),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bytes_max),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
