@@ -118,7 +118,7 @@ struct fw_route {
 /* A round that is measured, for metrics; the turn's. See sample.c. */
 struct fw_sample {
     uint64_t round; /* Its number, or 0: none is. */
-    uint64_t begun; /* In cycles, as all below. */
+    uint64_t begun; /* In ticks of the clock, as all below. */
     uint64_t in_ticks;
     uint64_t asleep;
 };

@@ -190,6 +190,7 @@ int fw_domain_create(struct fw_domain **domain, const struct fw_domain_config *c
         return -ENOMEM;
     }
     memset(made, 0, sizeof *made);
+    fw_clock_ticks_choose(); /* Traces and measured rounds have marks. */
     made->config = *config;
     fw_mutex_init(&made->lock, FW_RANK_DOMAIN);
     for (uint32_t i = 0; i < FW_CHANNEL_LOCKS; i++) {

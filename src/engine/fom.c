@@ -496,9 +496,9 @@ static enum fw_step watched_tick(struct fw_core *core, struct fw_fom *fom)
         observer->tick_begins(fom, &fom->cross_cut);
     }
     uint64_t sampled = core->sample.round;
-    uint64_t begun = sampled != 0 ? fw_clock_cycles() : 0;
+    uint64_t begun = sampled != 0 ? fw_clock_ticks() : 0;
     enum fw_step step = is_specific ? type_tick(core, fom) : standard_tick(core, fom);
-    uint64_t ended = fw_clock_cycles();
+    uint64_t ended = fw_clock_ticks();
     /* It may have been in a bracket, and the round another's by now. */
     if (sampled != 0 && sampled == core->sample.round && ended > begun) {
         core->sample.in_ticks += ended - begun;

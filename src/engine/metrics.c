@@ -26,7 +26,7 @@ static const struct fw_metric rows[] = {
     COUNTER(illegal_steps, "steps from a phase to one that may not follow it"),
     COUNTER(lock_waits, "locks of the engine, of channels and resources that had to be waited for"),
     FW_METRIC_COUNTER(struct fw_metrics_engine, sampled_cycles, "cycles",
-                      "processor cycles of one round in 64, sleep apart"),
+                      "of one round in 64, sleep apart; nanoseconds if they cannot be counted"),
     FW_METRIC_COUNTER(struct fw_metrics_engine, sampled_tick_cycles, "cycles",
                       "of these, inside ticks; the rest is the engine's own"),
     GAUGE(foms_live, "foms that were created and have not finished"),

@@ -170,7 +170,7 @@ static int64_t sleep_limit(const struct fw_core *core, bool is_flushed)
 /* Nothing is to be done before `limit_ns` has passed or somebody wakes this core. */
 static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t limit_ns)
 {
-    uint64_t begun = FW_UNLIKELY(core->is_watched) ? fw_clock_cycles() : 0;
+    uint64_t begun = FW_UNLIKELY(core->is_watched) ? fw_clock_ticks() : 0;
     fw_counter_increment(&core->metrics->sleeps);
     fw_balance_asleep(core);
     fw_safety_offline(&handler->safety);
@@ -181,7 +181,7 @@ static void core_sleep(struct fw_core *core, struct fw_handler *handler, int64_t
     core->now = fw_clock_now_ns();
     fw_balance_awake(core);
     if (FW_UNLIKELY(core->is_watched)) {
-        core->sample.asleep += fw_clock_cycles() - begun;
+        core->sample.asleep += fw_clock_ticks() - begun;
         if (core->trace != NULL) {
             fw_trace_slept(core, begun);
         }

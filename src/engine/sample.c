@@ -17,14 +17,14 @@ uint64_t fw_sample_begin(struct fw_core *core)
         core->sample.round = 0;
         return 0;
     }
-    core->sample = (struct fw_sample){.round = number, .begun = fw_clock_cycles()};
+    core->sample = (struct fw_sample){.round = number, .begun = fw_clock_ticks()};
     return number;
 }
 
 void fw_sample_end(struct fw_core *core)
 {
     struct fw_sample *sample = &core->sample;
-    uint64_t total = fw_clock_cycles() - sample->begun;
+    uint64_t total = fw_clock_ticks() - sample->begun;
     /* A counter that jumped, because the thread went to another processor, tells nothing. */
     if (sample->asleep <= total && sample->in_ticks <= total - sample->asleep) {
         fw_counter_add(&core->metrics->sampled_cycles, total - sample->asleep);

@@ -57,7 +57,7 @@ uint32_t fw_trace_read(const struct fw_trace *trace, uint64_t first,
 
 void fw_trace_round(struct fw_core *core)
 {
-    core->trace->last = fw_clock_cycles();
+    core->trace->last = fw_clock_ticks();
     fw_trace_put(core->trace, &(struct fw_trace_record){.kind = FW_TRACE_ROUND,
                                                         .cycles = core->trace->last,
                                                         .what = (uint64_t)core->now});
@@ -65,12 +65,12 @@ void fw_trace_round(struct fw_core *core)
 
 void fw_trace_ticks_begin(struct fw_core *core)
 {
-    core->trace->last = fw_clock_cycles();
+    core->trace->last = fw_clock_ticks();
 }
 
 void fw_trace_slept(struct fw_core *core, uint64_t begun)
 {
-    core->trace->last = fw_clock_cycles();
+    core->trace->last = fw_clock_ticks();
     fw_trace_put(core->trace, &(struct fw_trace_record){
                                   .kind = FW_TRACE_SLEEP,
                                   .cycles = core->trace->last,
@@ -134,7 +134,7 @@ void fw_trace_ready(struct fw_core *core, const struct fw_fom *fom, bool has_mov
 
 void fw_trace_block(struct fw_core *core, const struct fw_fom *fom, bool enters)
 {
-    uint64_t now = fw_clock_cycles();
+    uint64_t now = fw_clock_ticks();
     struct fw_trace_record record = {
         .kind = enters ? FW_TRACE_BLOCK : FW_TRACE_UNBLOCK,
         .cycles = now,

@@ -31,7 +31,7 @@ static bool is_counter_read; /* By the tick itself. */
 static bool is_over(void)
 {
     if (is_counter_read) {
-        fw_bench_use(fw_clock_cycles());
+        fw_bench_use(fw_clock_ticks());
     }
     if (left > 0) {
         left--;

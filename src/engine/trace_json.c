@@ -118,7 +118,7 @@ static void pairs_advance(struct writer *writer, uint32_t number)
             return;
         }
     }
-    writer->after = (struct pair){fw_clock_cycles(), fw_clock_now_ns()};
+    writer->after = (struct pair){fw_clock_ticks(), fw_clock_now_ns()};
 }
 
 /* ---- events -------------------------------------------------------------------------------- */

@@ -11,6 +11,15 @@
 
 enum { SOURCE_NAME_MAX = 64 };
 
+/* What the kernel calls the processor's counter where it keeps time by it. */
+#if defined(__x86_64__)
+#define COUNTER_SOURCE "tsc\n"
+#elif defined(__aarch64__)
+#define COUNTER_SOURCE "arch_sys_counter\n"
+#else
+#define COUNTER_SOURCE "" /* There is none that we could read. */
+#endif
+
 const struct fw_clock_hooks *fw_clock_hooks;
 
 static int64_t timespec_ns(const struct timespec *time)
@@ -61,18 +70,23 @@ int64_t fw_clock_coarse_resolution_ns(void)
     return timespec_ns(&resolution);
 }
 
-bool fw_clock_ticks_are_tsc;
+_Atomic(enum fw_clock_unit) fw_clock_ticks_unit;
 
 void fw_clock_ticks_choose(void)
 {
-    fw_clock_ticks_are_tsc = false;
-#if defined(__x86_64__)
     static const char path[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    enum fw_clock_unit undecided = FW_CLOCK_UNDECIDED;
+    enum fw_clock_unit unit = FW_CLOCK_NANOSECONDS;
     char *name;
     size_t size;
-    if (fw_clock_hooks == NULL && fw_file_read(path, SOURCE_NAME_MAX, &name, &size, NULL) == 0) {
-        fw_clock_ticks_are_tsc = strcmp(name, "tsc\n") == 0;
+    if (fw_clock_hooks != NULL) {
+        return; /* No processor knows the virtual time. */
+    }
+    if (fw_file_read(path, SOURCE_NAME_MAX, &name, &size, NULL) == 0) {
+        unit = strcmp(name, COUNTER_SOURCE) == 0 ? FW_CLOCK_COUNTER : FW_CLOCK_NANOSECONDS;
         free(name);
     }
-#endif
+    /* Of several threads the first decides. Relaxed: no other data comes with it. */
+    (void)atomic_compare_exchange_strong_explicit(&fw_clock_ticks_unit, &undecided, unit,
+                                                  memory_order_relaxed, memory_order_relaxed);
 }

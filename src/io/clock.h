@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What time it is. All three clocks answer in nanoseconds since an epoch of their own.
+ * What time it is. The first three clocks answer in nanoseconds since an epoch of their own.
  *
  *   fw_clock_now_ns()     never goes back, exact; for time-outs and measurements. About 20 ns.
  *   fw_clock_coarse_ns()  the same clock as of the kernel's last tick, so it stands still for up to
@@ -13,27 +13,24 @@
  * Any thread may call them at any time. The TSC read by hand was rejected as a clock: it would save
  * half of what the vDSO costs, and would need the kernel's knowledge of when it cannot be trusted.
  *
- *   fw_clock_cycles()     the processor's counter, in units of its own; for marks made so often
- * that even 20 ns are too much, which are made times of afterwards.
+ *   fw_clock_ticks()      for marks made so often that even 20 ns are too much (log, traces): put
+ * in order first and made times of later, in bulk. The processor's counter, in units of its own,
+ * where the kernel keeps time by it too; otherwise fw_clock_now_ns(). About 10 ns.
  *
- * That one may read the counter by hand, because it promises nothing alone. Who uses it writes down
- * a pair (cycles, nanoseconds) every now and then and places each mark between the two pairs around
- * it, in proportion and never outside of them. A counter that runs at another rate, that stops, or
- * that jumps because the thread went to a processor that is not in step, then misplaces marks by no
- * more than the distance of two pairs, and the pairs themselves are the real clock's.
- *
- *   fw_clock_ticks()      for stamps of several threads that are put in order first and converted
- *                         later, in bulk (the log). The counter where the kernel keeps time by it
- *                         too, so that all processors are in step, about 10 ns; otherwise
- *                         fw_clock_now_ns(). Two stamps taken by different processors less than
- *                         some 100 ns apart may come out in the wrong order, for a processor may
- *                         read its counter early.
+ * Ticks may be the counter read by hand because alone they promise nothing. Two of them taken by
+ * different processors less than some 100 ns apart may come out in the wrong order, for a processor
+ * may read its counter early. And the kernel can find out later that the counter is not to be
+ * trusted. So who uses ticks writes down a pair (ticks, nanoseconds) every now and then and places
+ * each mark by the pairs around it, never outside of them: a counter that runs at another rate,
+ * stops or jumps then misplaces marks by no more than the distance of two pairs, and the pairs
+ * themselves are the real clock's.
  *
  * The simulator's clocks come in through `fw_clock_hooks`, in the same way and for the same reason
  * as base/thread.h explains.
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,38 +49,37 @@ int64_t fw_clock_now_ns(void);
 int64_t fw_clock_coarse_ns(void);
 int64_t fw_clock_wall_ns(void);
 
-/* Of the processor that the caller runs on; the simulator's counts virtual nanoseconds. */
-static inline uint64_t fw_clock_cycles(void)
-{
-    if (FW_UNLIKELY(fw_clock_hooks != NULL)) {
-        return (uint64_t)fw_clock_hooks->now_ns();
-    }
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-    uint64_t count;
-    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
-    return count;
-#else
-    return (uint64_t)fw_clock_now_ns();
-#endif
-}
-
 /*
- * Decides what ticks are; before it they are nanoseconds of the exact clock. Call it while no stamp
- * is in use, since those taken before and after cannot be compared.
+ * Decides what ticks are, once in the life of a process; before that they are nanoseconds. Who
+ * takes marks calls it before the first one. Any thread, at any time.
  */
 void fw_clock_ticks_choose(void);
-FW_INTERNAL extern bool fw_clock_ticks_are_tsc; /* Changed by fw_clock_ticks_choose() only. */
 
-static inline int64_t fw_clock_ticks(void)
+enum fw_clock_unit { FW_CLOCK_UNDECIDED, FW_CLOCK_NANOSECONDS, FW_CLOCK_COUNTER };
+FW_INTERNAL extern _Atomic(enum fw_clock_unit) fw_clock_ticks_unit; /* Private. */
+
+/* Whether a tick is a nanosecond of fw_clock_now_ns(), as it always is in the simulator. */
+static inline bool fw_clock_ticks_are_ns(void)
+{
+    /* Relaxed: no other data comes with it. */
+    return FW_UNLIKELY(fw_clock_hooks != NULL) ||
+           atomic_load_explicit(&fw_clock_ticks_unit, memory_order_relaxed) != FW_CLOCK_COUNTER;
+}
+
+static inline uint64_t fw_clock_ticks(void)
 {
 #if defined(__x86_64__)
-    if (FW_LIKELY(fw_clock_ticks_are_tsc)) {
-        return (int64_t)__builtin_ia32_rdtsc();
+    if (FW_LIKELY(!fw_clock_ticks_are_ns())) {
+        return __builtin_ia32_rdtsc();
+    }
+#elif defined(__aarch64__)
+    if (FW_LIKELY(!fw_clock_ticks_are_ns())) {
+        uint64_t count;
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(count));
+        return count;
     }
 #endif
-    return fw_clock_now_ns();
+    return (uint64_t)fw_clock_now_ns();
 }
 
 /* How long the coarse clock may stand still: the kernel's tick, 4 ms on most systems. */

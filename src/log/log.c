@@ -44,7 +44,7 @@ static size_t message_make(char *message, size_t size, const struct fw_log_site 
 static inline unsigned char *record_begin(unsigned char *at, bool shared,
                                           const struct fw_thread_state *self)
 {
-    at = fw_log_pack_word(at + sizeof(uint64_t), (uint64_t)fw_clock_ticks());
+    at = fw_log_pack_word(at + sizeof(uint64_t), fw_clock_ticks());
     if (shared) {
         char name[FW_THREAD_NAME_SIZE] = {0};
         memcpy(name, self->name, strnlen(self->name, sizeof name - 1));

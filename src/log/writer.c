@@ -173,9 +173,9 @@ static void anchor_publish(void) FW_REQUIRES(writer.lock)
 /* Looks at the clocks, and measures the rate if enough time has passed for that. */
 static void anchor_move(void) FW_REQUIRES(writer.lock)
 {
-    writer.anchor.ticks = fw_clock_ticks();
+    writer.anchor.ticks = (int64_t)fw_clock_ticks();
     writer.anchor.wall_ns = fw_clock_wall_ns();
-    int64_t now_ns = fw_clock_ticks_are_tsc ? fw_clock_now_ns() : writer.anchor.ticks;
+    int64_t now_ns = fw_clock_ticks_are_ns() ? writer.anchor.ticks : fw_clock_now_ns();
     int64_t passed_ns = now_ns - writer.rate_now_ns;
     int64_t passed = writer.anchor.ticks - writer.rate_ticks;
     bool is_first = writer.anchor.ns_per_tick == 0; /* Better a rough one than none. */
@@ -191,9 +191,9 @@ static void anchor_move(void) FW_REQUIRES(writer.lock)
 void fw_log_writer_begin(void)
 {
     fw_mutex_lock(&writer.lock);
-    writer.anchor = (struct fw_log_anchor){.ns_per_tick = fw_clock_ticks_are_tsc ? 0 : 1};
-    writer.rate_ticks = fw_clock_ticks();
-    writer.rate_now_ns = fw_clock_ticks_are_tsc ? fw_clock_now_ns() : writer.rate_ticks;
+    writer.anchor = (struct fw_log_anchor){.ns_per_tick = fw_clock_ticks_are_ns() ? 1 : 0};
+    writer.rate_ticks = (int64_t)fw_clock_ticks();
+    writer.rate_now_ns = fw_clock_ticks_are_ns() ? writer.rate_ticks : fw_clock_now_ns();
     do {
         anchor_move();
     } while (writer.anchor.ns_per_tick == 0);

@@ -242,7 +242,7 @@ static void hasty_run(void *argument)
         FW_YIELD_POINT("planted: published");
         size_t budget = FW_LOG_STRINGS_MAX;
         unsigned char *end = fw_log_pack_word(at, fw_log_record_word(size, FW_LOG_SITE_TEXT, 0));
-        end = fw_log_pack_word(end, (uint64_t)fw_clock_ticks());
+        end = fw_log_pack_word(end, fw_clock_ticks());
         end = fw_log_pack_word(end, FW_LOG_ERROR);
         end = fw_log_pack_string(end, "simlog", SIZE_MAX, &budget);
         (void)fw_log_pack_string(end, "0 0", SIZE_MAX, &budget);
