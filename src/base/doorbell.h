@@ -3,7 +3,7 @@
  * One word by which all senders of one receiver learn whether it sleeps.
  *
  * A receiver has many queues: a ring for each sending locality (base/spsc.h) and an inbox for all
- * other threads (base/mpsc.h). Whoever has pushed to any of them rings; ring() answers whether this
+ * other threads. Whoever has pushed to any of them rings; ring() answers whether this
  * sender is the one that must wake the receiver. How it is woken is not the doorbell's business:
  * fw_unpark(), fw_reactor_wake().
  *

@@ -9,7 +9,7 @@
  * memory is sequentially consistent. That the fences make it so needs two cores: a sender and a
  * receiver start from one line again and again, and at least one of them must see the other. Then
  * with real sleep: two threads pass a message to and fro, and hang (into the test's time limit) if
- * one wake-up is lost; and many senders meet one receiver through a ring and an inbox.
+ * one wake-up is lost; and many senders, each with its ring, meet one receiver.
  */
 #include "base/doorbell.h"
 
@@ -23,7 +23,6 @@
 
 #include <cmocka.h>
 
-#include "base/mpsc.h"
 #include "base/spsc.h"
 
 /* The fibres of the first test are unknown to TSan, and one OS thread has no races to show it. */
@@ -424,25 +423,16 @@ static void test_ping_pong(void **state)
 
 enum { CROWD = 3, MESSAGES = 5000, CAPACITY = 8, BATCH = 4 };
 
-static struct fw_spsc ring;
-static struct fw_mpsc inbox; /* Of all but the first of the crowd, who has the ring. */
+static struct fw_spsc rings[CROWD];
 static struct fw_parker parker;
 static _Atomic int crowd_wakes;
 
-static bool crowd_push(bool first)
-{
-    void *message = &inbox;
-    if (first) {
-        return fw_spsc_push(&ring, &message, 1) == 1;
-    }
-    return fw_mpsc_push(&inbox, message) == 0;
-}
-
 static void crowd_run(void *argument)
 {
-    bool first = *(const int *)argument == 0;
+    struct fw_spsc *ring = argument;
+    void *message = ring;
     for (int i = 0; i < MESSAGES;) {
-        bool pushed = crowd_push(first);
+        bool pushed = fw_spsc_push(ring, &message, 1) == 1;
         if (pushed) {
             i++;
         }
@@ -459,24 +449,27 @@ static void crowd_run(void *argument)
 static uint32_t crowd_drain(void)
 {
     void *batch[BATCH];
-    return fw_spsc_pop(&ring, batch, BATCH) + fw_mpsc_pop(&inbox, batch, BATCH);
+    uint32_t count = 0;
+    for (int i = 0; i < CROWD; i++) {
+        count += fw_spsc_pop(&rings[i], batch, BATCH);
+    }
+    return count;
 }
 
 static void test_crowd(void **state)
 {
     (void)state;
     struct fw_thread threads[CROWD];
-    int numbers[CROWD];
     uint32_t total = 0;
     int slept = 0, answered = 0;
     atomic_init(&crowd_wakes, 0);
     fw_doorbell_init(&bell);
     fw_parker_init(&parker);
-    assert_int_equal(fw_spsc_init(&ring, CAPACITY), 0);
-    assert_int_equal(fw_mpsc_init(&inbox, CAPACITY), 0);
     for (int i = 0; i < CROWD; i++) {
-        numbers[i] = i;
-        assert_int_equal(fw_thread_create(&threads[i], "crowd", crowd_run, &numbers[i]), 0);
+        assert_int_equal(fw_spsc_init(&rings[i], CAPACITY), 0);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(fw_thread_create(&threads[i], "crowd", crowd_run, &rings[i]), 0);
     }
     while (total < CROWD * MESSAGES) {
         uint32_t count = crowd_drain();
@@ -493,12 +486,11 @@ static void test_crowd(void **state)
     }
     for (int i = 0; i < CROWD; i++) {
         fw_thread_join(&threads[i]);
+        fw_spsc_fini(&rings[i]);
     }
     assert_int_equal(total, CROWD * MESSAGES);
     assert_int_equal(atomic_load(&crowd_wakes), answered);
     print_message("# slept %d times, woken %d times\n", slept, answered);
-    fw_spsc_fini(&ring);
-    fw_mpsc_fini(&inbox);
 }
 
 int main(void)

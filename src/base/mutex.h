@@ -30,7 +30,6 @@ enum fw_lock_rank {
     FW_RANK_LOG = 80,           /* The log's writer: anyone may log under any lock but a leaf. */
     FW_RANK_LOG_LISTS = 82,     /* Who logs: modules, sites, rings. Never held while writing. */
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
-    FW_RANK_MPSC_PUSH = 90,     /* A leaf: nothing is taken under it. */
 };
 
 struct FW_CAPABILITY("mutex") fw_mutex {

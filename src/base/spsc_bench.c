@@ -239,7 +239,7 @@ static void word_run(void *state, uint64_t count)
 int main(int argc, char **argv)
 {
     (void)sched_getaffinity(0, sizeof cores, &cores);
-    fw_mutex_init(&locked.lock, FW_RANK_MPSC_PUSH);
+    fw_mutex_init(&locked.lock, FW_RANK_DISK);
     if (fw_spsc_init(&there, CAPACITY) != 0 || fw_spsc_init(&back, CAPACITY) != 0) {
         (void)fprintf(stderr, "no memory for two rings of %d messages\n", CAPACITY);
         return 1;

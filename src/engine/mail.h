@@ -13,7 +13,7 @@
  *
  * Neither refuses: a wake-up that cannot be delivered would be lost. What a full ring does not take
  * stays with the sender, in order, and is tried again each round. The inbox links its mail through
- * the mail, and so has no limit but that of the foms. A bounded one with a lock (base/mpsc.h) was
+ * the mail, and so has no limit but that of the foms. A bounded one with a lock was
  * rejected for that, and rings between all pairs of threads for their number.
  */
 #pragma once

@@ -13,9 +13,10 @@
  * Any thread may call them at any time. The TSC read by hand was rejected as a clock: it would save
  * half of what the vDSO costs, and would need the kernel's knowledge of when it cannot be trusted.
  *
- *   fw_clock_ticks()      for marks made so often that even 20 ns are too much (log, traces): put
- * in order first and made times of later, in bulk. The processor's counter, in units of its own,
- * where the kernel keeps time by it too; otherwise fw_clock_now_ns(). About 10 ns.
+ *   fw_clock_ticks()      for marks made so often that even 20 ns are too much (log, traces), which
+ *                         are put in order first and made times of later, in bulk. It is the
+ *                         processor's counter, in units of its own, where the kernel keeps time by
+ *                         it too; otherwise fw_clock_now_ns(). About 10 ns.
  *
  * Ticks may be the counter read by hand because alone they promise nothing. Two of them taken by
  * different processors less than some 100 ns apart may come out in the wrong order, for a processor

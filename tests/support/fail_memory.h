@@ -3,7 +3,7 @@
  * Lets a unit test run out of memory where it wants to.
  *
  *     fail_memory_after(0);
- *     assert_int_equal(fw_mpsc_init(&queue, 4), -ENOMEM);
+ *     assert_int_equal(fw_spsc_init(&ring, 4), -ENOMEM);
  *
  * A test program that has the dependency `fail_memory` is linked so that its calls of malloc(),
  * calloc(), realloc() and aligned_alloc(), and those of the libraries it contains, come through

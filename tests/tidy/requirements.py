@@ -3,8 +3,8 @@
 
 Its tables have one row per requirement: number, behaviour, source, test, state. The state is `open`,
 `partly: what is missing`, or `done`. Sources and tests that a row names must exist, and a row that
-says done must name both. A test is written as the runner names it (`base/mpsc:test_race`, or
-`base/mpsc` for all of it), as `bench/run NAME`, or as `models/NAME.pml`; several are separated by
+says done must name both. A test is written as the runner names it (`base/spsc:test_race`, or
+`base/spsc` for all of it), as `bench/run NAME`, or as `models/NAME.pml`; several are separated by
 commas.
 """
 
