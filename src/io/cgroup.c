@@ -13,13 +13,13 @@
 enum {
     PROC_FILE_MAX = 16 << 20, /* Machines with thousands of containers have long lists of mounts. */
     CPU_MAX_FILE_MAX = 4096,
-    MOUNT_FIELDS = 6, /* Of a line of mountinfo, before the optional ones. */
+    MOUNT_FIELDS = 5, /* Of a line of mountinfo, up to the last that we need. */
 };
 
 static const uint64_t QUOTA_US_MAX = UINT64_C(1) << 53; /* Times 1000 is still a number. */
 
-/* The contents of the file whose path is in two parts, or NULL. */
-static char *file_read(const char *root, const char *path, size_t size_max)
+/* The contents of the file whose path is in three parts, or NULL. */
+static char *file_read(const char *root, const char *folder, const char *name, size_t size_max)
 {
     char full[PATH_MAX];
     struct fw_text text;
@@ -27,7 +27,8 @@ static char *file_read(const char *root, const char *path, size_t size_max)
     size_t size;
     fw_text_init(&text, full, sizeof full);
     fw_text_append_string(&text, root);
-    fw_text_append_string(&text, path);
+    fw_text_append_string(&text, folder);
+    fw_text_append_string(&text, name);
     if (text.truncated) {
         return NULL;
     }
@@ -39,7 +40,7 @@ static bool group_find(const char *root, struct fw_text *path)
 {
     static const char prefix[] = "0::";
     bool found = false;
-    char *contents = file_read(root, "/proc/self/cgroup", PROC_FILE_MAX);
+    char *contents = file_read(root, "/proc/self", "/cgroup", PROC_FILE_MAX);
     char *rest = contents;
     for (char *line; !found && (line = strsep(&rest, "\n")) != NULL;) {
         if (strncmp(line, prefix, strlen(prefix)) == 0) {
@@ -89,12 +90,7 @@ static uint32_t quota_parse(char *text)
 
 static uint32_t quota_read(const char *root, const char *folder)
 {
-    char path[PATH_MAX];
-    struct fw_text text;
-    fw_text_init(&text, path, sizeof path);
-    fw_text_append_string(&text, folder);
-    fw_text_append_string(&text, "/cpu.max");
-    char *contents = text.truncated ? NULL : file_read(root, path, CPU_MAX_FILE_MAX);
+    char *contents = file_read(root, folder, "/cpu.max", CPU_MAX_FILE_MAX);
     uint32_t quota = contents != NULL ? quota_parse(contents) : 0;
     free(contents);
     return quota;
@@ -142,7 +138,7 @@ uint32_t fw_cgroup_cpu_quota_milli(const char *root)
     if (!group_find(root, &group)) {
         return 0;
     }
-    char *contents = file_read(root, "/proc/self/mountinfo", PROC_FILE_MAX);
+    char *contents = file_read(root, "/proc/self", "/mountinfo", PROC_FILE_MAX);
     char *rest = contents;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         const char *mount_root;

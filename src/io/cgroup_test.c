@@ -36,8 +36,15 @@ static const char *const folders[] = {
     "/other",
 };
 static const char *const files[] = {
-    "/proc/self/cgroup",          "/proc/self/mountinfo",           "/sys/fs/cgroup/cpu.max",
-    "/sys/fs/cgroup/pod/cpu.max", "/sys/fs/cgroup/pod/box/cpu.max", "/other/cpu.max",
+    "/proc/self/cgroup",
+    "/proc/self/mountinfo",
+    "/sys/fs/cgroup/cpu.max",
+    "/sys/fs/cgroup/pod/cpu.max",
+    "/sys/fs/cgroup/pod/box/cpu.max",
+    "/other/cpu.max",
+    "/sys/fs/cpu.max",
+    "/other/cpu.ma",
+    "/other/cpu.m",
 };
 
 static char *path_of(const char *name)
@@ -107,6 +114,8 @@ static void test_smallest_counts(void **state)
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 0);
     file_make("/sys/fs/cgroup/pod/box/cpu.max", "250000 100000\n");
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 2500);
+    file_make("/sys/fs/cgroup/pod/cpu.max", "249900 100000\n");
+    assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 2499);
     file_make("/sys/fs/cgroup/pod/cpu.max", "150000 100000\n");
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 1500);
     file_make("/sys/fs/cgroup/pod/box/cpu.max", "max 100000\n");
@@ -114,6 +123,8 @@ static void test_smallest_counts(void **state)
     file_make("/sys/fs/cgroup/pod/cpu.max", "max 100000\n");
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 0);
     file_make("/sys/fs/cgroup/cpu.max", "1000 3000\n"); /* Rounded up. */
+    assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 334);
+    file_make("/sys/fs/cpu.max", "1 1000\n"); /* Outside of the hierarchy, and so no quota. */
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 334);
 }
 
@@ -145,6 +156,7 @@ static void test_nothing_to_find(void **state)
 {
     (void)state;
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 0); /* No /proc. */
+    system_make();
     file_make("/proc/self/cgroup", "2:cpu,cpuacct:/\n");
     file_make("/sys/fs/cgroup/cpu.max", "50000 100000\n");
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 0); /* Version 1 alone. */
@@ -177,6 +189,8 @@ static void test_nonsense(void **state)
     }
     file_make("/sys/fs/cgroup/cpu.max", "9007199254740992 1\n");
     assert_true(fw_cgroup_cpu_quota_milli(folder) == UINT32_MAX);
+    file_make("/sys/fs/cgroup/cpu.max", "4294967294 1000\n");
+    assert_true(fw_cgroup_cpu_quota_milli(folder) == UINT32_MAX - 1);
     file_make("/sys/fs/cgroup/cpu.max", "1 1\n");
     assert_int_equal(fw_cgroup_cpu_quota_milli(folder), 1000);
 }
@@ -197,6 +211,27 @@ static void test_long_paths(void **state)
         uint32_t quota = fw_cgroup_cpu_quota_milli(folder);
         /* "/sys/fs/cgroup" and the group make a path of at most PATH_MAX - 1 characters. */
         assert_int_equal(quota, length <= PATH_MAX - 1 - (int)strlen("/sys/fs/cgroup") ? 500 : 0);
+    }
+    free(text);
+}
+
+/* Nor is what such a path would be without its end another file to read. */
+static void test_cut_path(void **state)
+{
+    (void)state;
+    enum { TEXT_SIZE = 2 * PATH_MAX };
+    char *text = malloc(TEXT_SIZE);
+    assert_non_null(text);
+    file_make("/proc/self/cgroup", "0::/\n");
+    file_make("/other/cpu.max", "50000 100000\n");
+    file_make("/other/cpu.ma", "1 1\n");
+    file_make("/other/cpu.m", "1 1\n");
+    for (size_t length = PATH_MAX - 2; length < PATH_MAX + 3; length++) {
+        char slashes[PATH_MAX + 3] = "";
+        memset(slashes, '/', length - strlen(folder) - strlen("other/cpu.max"));
+        (void)snprintf(text, TEXT_SIZE, "30 24 0:26 / %sother rw - cgroup2 cgroup2 rw\n", slashes);
+        file_make("/proc/self/mountinfo", text);
+        assert_int_equal(fw_cgroup_cpu_quota_milli(folder), length < PATH_MAX ? 500 : 0);
     }
     free(text);
 }
@@ -227,6 +262,7 @@ int main(void)
         cmocka_unit_test_teardown(test_nothing_to_find, files_remove),
         cmocka_unit_test_teardown(test_nonsense, files_remove),
         cmocka_unit_test_teardown(test_long_paths, files_remove),
+        cmocka_unit_test_teardown(test_cut_path, files_remove),
         cmocka_unit_test_teardown(test_similar_lines, files_remove),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

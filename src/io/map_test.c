@@ -23,6 +23,8 @@
 
 #include <cmocka.h>
 
+#include "support/fail_memory.h"
+
 enum { SIZE = 64 * 1024 };
 
 static char folder[] = "map_test.XXXXXX";
@@ -78,6 +80,38 @@ static void test_file(void **state)
     fw_map_destroy(&second);
 }
 
+/* The number that the next descriptor will get. */
+static int next_fd(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    return fd;
+}
+
+/* A map costs no descriptor, and is content with any: of a daemon the first ones may be closed. */
+static void test_descriptor(void **state)
+{
+    (void)state;
+    struct fw_map map;
+    int next = next_fd();
+    assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, NULL), 0);
+    assert_int_equal(next_fd(), next);
+    fw_map_destroy(&map);
+
+    int standard_input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    assert_true(standard_input >= 0);
+    assert_int_equal(close(STDIN_FILENO), 0);
+    int rc = fw_map_create(&map, folder, "stem", SIZE, NULL);
+    int next_now = next_fd();
+    assert_int_equal(dup2(standard_input, STDIN_FILENO), STDIN_FILENO);
+    assert_int_equal(close(standard_input), 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(next_now, STDIN_FILENO);
+    memset(map.memory, 1, SIZE);
+    fw_map_destroy(&map);
+}
+
 static void test_plain_memory(void **state)
 {
     (void)state;
@@ -91,7 +125,8 @@ static void test_plain_memory(void **state)
     }
     struct fw_reason reason;
     assert_int_equal(fw_map_create(&map, NULL, "stem", SIZE_MAX / 2, &reason), -ENOMEM);
-    assert_non_null(strstr(reason.text, "of memory"));
+    assert_string_equal(reason.text, "cannot take 9007199254740991 KiB of memory: Cannot allocate "
+                                     "memory");
 }
 
 static void test_refused(void **state)
@@ -102,6 +137,9 @@ static void test_refused(void **state)
     assert_int_equal(fw_map_create(&map, "/nonexistent", "stem", SIZE, &reason), -ENOENT);
     assert_string_equal(reason.text, "cannot make a file of 64 KiB in /nonexistent: No such file "
                                      "or directory");
+    fail_memory_after(0);
+    assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, &reason), -ENOMEM);
+    fail_memory_after(-1);
     /* No room: the limit of the size of files stands for a full file system. */
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -119,6 +157,13 @@ static void test_refused(void **state)
         assert_int_equal(symlink("/dev/null", name), 0);
     }
     assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, &reason), -EEXIST);
+    char last[128];
+    (void)snprintf(last, sizeof last, "%s/stem.%d.99", folder, (int)getpid());
+    assert_int_equal(unlink(last), 0);
+    assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, &reason), 0);
+    assert_string_equal(map.path, last);
+    fw_map_destroy(&map);
+    assert_int_equal(symlink("/dev/null", last), 0);
     for (int i = 0; i < 100; i++) {
         char name[128];
         (void)snprintf(name, sizeof name, "%s/stem.%d.%d", folder, (int)getpid(), i);
@@ -130,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_descriptor, setup, teardown),
         cmocka_unit_test_setup_teardown(test_plain_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
     };

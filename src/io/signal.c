@@ -40,7 +40,8 @@ void fw_signals_block(const struct fw_signal_event events[], size_t event_count)
 
 static void signals_deliver(struct fw_signals *signals, const struct signalfd_siginfo *info)
 {
-    for (size_t i = 0; i < signals->event_count; i++) {
+    for (size_t i = 0;; i++) {
+        FW_ASSERT(i < signals->event_count); /* The descriptor knows the table's signals only. */
         const struct fw_signal_event *event = &signals->events[i];
         if (event->number == (int)info->ssi_signo) {
             /* Only of what a process sent is the sender known; else the field means other things.
@@ -51,7 +52,6 @@ static void signals_deliver(struct fw_signals *signals, const struct signalfd_si
             return;
         }
     }
-    FW_ASSERT(false); /* The descriptor knows the table's signals only. */
 }
 
 static void signals_ready(struct fw_watch *watch)
@@ -60,11 +60,8 @@ static void signals_ready(struct fw_watch *watch)
     for (;;) {
         struct signalfd_siginfo infos[SIGNALS_PER_READ];
         ssize_t size = read(signals->fd, infos, sizeof infos);
-        if (size < 0 && errno == EINTR) {
-            continue;
-        }
         if (size < 0) {
-            FW_ASSERT(errno == EAGAIN);
+            FW_ASSERT(errno == EAGAIN); /* Nothing interrupts a read that does not wait. */
             return;
         }
         FW_ASSERT((size_t)size % sizeof infos[0] == 0);

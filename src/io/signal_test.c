@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -110,6 +111,21 @@ static void test_must_be_blocked(void **state)
         (void)(fw_signals_open(&signals, reactor, events, FW_ARRAY_LENGTH(events), &reason) == 0));
 }
 
+/* Each of them, whichever one was forgotten. */
+static void test_all_must_be_blocked(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(events); i++) {
+        sigset_t forgotten;
+        assert_int_equal(sigemptyset(&forgotten), 0);
+        assert_int_equal(sigaddset(&forgotten, events[i].number), 0);
+        assert_int_equal(pthread_sigmask(SIG_UNBLOCK, &forgotten, NULL), 0);
+        expect_assert_failure((void)(fw_signals_open(&signals, reactor, events,
+                                                     FW_ARRAY_LENGTH(events), &reason) == 0));
+        assert_int_equal(pthread_sigmask(SIG_BLOCK, &forgotten, NULL), 0);
+    }
+}
+
 static void test_block(void **state)
 {
     (void)state;
@@ -197,12 +213,70 @@ static void test_no_descriptors(void **state)
     assert_string_equal(reason.text, "cannot open a descriptor for signals: Too many open files");
 }
 
+/* The linker (--wrap) sends the calls of the reactor here. */
+int __real_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
+static bool epoll_is_full;
+
+int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
+{
+    if (epoll_is_full && operation == EPOLL_CTL_ADD) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return __real_epoll_ctl(epoll, operation, fd, event);
+}
+
+/* The number that the next descriptor will get. */
+static int next_fd(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    return fd;
+}
+
+static void test_no_watch(void **state)
+{
+    (void)state;
+    int next = next_fd();
+    epoll_is_full = true;
+    int rc = fw_signals_open(&signals, reactor, events, FW_ARRAY_LENGTH(events), &reason);
+    epoll_is_full = false;
+    assert_int_equal(rc, -ENOSPC);
+    assert_string_equal(reason.text, "cannot watch the descriptor for signals: No space left on "
+                                     "device");
+    assert_int_equal(next_fd(), next);
+}
+
+/* Any descriptor will do: of a daemon the first ones may be closed. */
+static void test_descriptor_0(void **state)
+{
+    (void)state;
+    int standard_input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    assert_true(standard_input >= 0);
+    assert_int_equal(close(STDIN_FILENO), 0);
+    signals_open();
+    assert_int_equal(signals.fd, STDIN_FILENO);
+    assert_int_equal(raise(SIGUSR1), 0);
+    seen_check("1");
+    fw_signals_close(&signals, on_closed);
+    seen_check("1c");
+    assert_int_equal(dup2(standard_input, STDIN_FILENO), STDIN_FILENO);
+    assert_int_equal(close(standard_input), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_must_be_blocked), cmocka_unit_test(test_block),
-        cmocka_unit_test(test_delivery),        cmocka_unit_test(test_close_by_call_back),
+        cmocka_unit_test(test_must_be_blocked),
+        cmocka_unit_test(test_block),
+        cmocka_unit_test(test_all_must_be_blocked),
+        cmocka_unit_test(test_delivery),
+        cmocka_unit_test(test_close_by_call_back),
         cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_no_watch),
+        cmocka_unit_test(test_descriptor_0),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
