@@ -118,6 +118,9 @@ static void test_below(void **state)
         check_share(counts[i], DRAWS, BOUND);
     }
     assert_true(fw_random_below(&generator, 1) == 0);
+    for (int i = 0; i < 64; i++) { /* Nothing has to be thrown away for a power of two. */
+        assert_true(fw_random_below(&generator, UINT64_C(1) << 63) < UINT64_C(1) << 63);
+    }
     expect_assert_failure((void)fw_random_below(&generator, 0));
 }
 
@@ -198,15 +201,18 @@ static void test_shuffle(void **state)
     uint64_t counts[3][3] = {0};
     fw_random_init(&generator, 5);
     for (int i = 0; i < DRAWS; i++) {
-        uint16_t array[3] = {0x100, 0x101, 0x102};
+        static const uint16_t elements[3] = {0x000, 0x101, 0x202}; /* Both bytes must move. */
+        uint16_t array[3];
+        memcpy(array, elements, sizeof array);
         fw_random_shuffle(&generator, array, 3, sizeof array[0]);
         int seen = 0;
         for (int j = 0; j < 3; j++) {
-            assert_in_range(array[j], 0x100, 0x102);
-            seen |= 1 << (array[j] - 0x100);
+            assert_in_range(array[j] & 0xff, 0, 2);
+            assert_int_equal(array[j], elements[array[j] & 0xff]);
+            seen |= 1 << (array[j] & 0xff);
         }
         assert_int_equal(seen, 7);
-        counts[array[0] - 0x100][array[1] - 0x100]++;
+        counts[array[0] & 0xff][array[1] & 0xff]++;
     }
     for (int first = 0; first < 3; first++) {
         for (int second = 0; second < 3; second++) {
@@ -251,6 +257,13 @@ static void test_fill(void **state)
     fw_random_fill(&generator, bytes, 17); /* One byte of the third. */
     assert_int_equal(bytes[16], 0x80);
     assert_int_equal(bytes[17], 0xee);
+    for (size_t size = 1; size < sizeof bytes; size++) { /* Nothing behind the end, ever. */
+        memset(bytes, 0xee, sizeof bytes);
+        fw_random_fill(&generator, bytes, size);
+        for (size_t i = size; i < sizeof bytes; i++) {
+            assert_int_equal(bytes[i], 0xee);
+        }
+    }
 }
 
 int main(void)
