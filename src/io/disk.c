@@ -63,10 +63,10 @@ static void op_finish(struct fw_disk *disk, struct fw_disk_op *op)
 {
     FW_ASSERT(disk->in_flight > 0);
     disk->in_flight--;
-    if (op->kind == FW_DISK_FLUSH && op->result != 0 && disk->flush_error == 0) {
-        disk->flush_error = op->result;
-    }
     if (op->kind == FW_DISK_FLUSH) {
+        if (disk->flush_error == 0) {
+            disk->flush_error = op->result;
+        }
         op->result = disk->flush_error; /* Another one may have failed while this was under way. */
     }
 }

@@ -126,6 +126,8 @@ static void test_no_discard(void **state)
     assert_int_equal(fw_disk_run(&fake.disk, &op, &reason), -ERANGE);
     fake.disk.properties.size = op.size;
     assert_int_equal(fw_disk_run(&fake.disk, &op, &reason), 0);
+    op = (struct fw_disk_op){.kind = FW_DISK_READ, .into = buffer, .size = FW_DISK_TRANSFER_MAX};
+    assert_int_equal(fw_disk_run(&fake.disk, &op, &reason), 0); /* It includes its end. */
 }
 
 static void test_buffers(void **state)
