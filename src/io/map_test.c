@@ -23,6 +23,7 @@
 
 #include <cmocka.h>
 
+#include "support/descriptor.h"
 #include "support/fail_memory.h"
 
 enum { SIZE = 64 * 1024 };
@@ -80,32 +81,20 @@ static void test_file(void **state)
     fw_map_destroy(&second);
 }
 
-/* The number that the next descriptor will get. */
-static int next_fd(void)
-{
-    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(close(fd), 0);
-    return fd;
-}
-
 /* A map costs no descriptor, and is content with any: of a daemon the first ones may be closed. */
 static void test_descriptor(void **state)
 {
     (void)state;
     struct fw_map map;
-    int next = next_fd();
+    int next = descriptor_next();
     assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, NULL), 0);
-    assert_int_equal(next_fd(), next);
+    assert_int_equal(descriptor_next(), next);
     fw_map_destroy(&map);
 
-    int standard_input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
-    assert_true(standard_input >= 0);
-    assert_int_equal(close(STDIN_FILENO), 0);
+    int held = descriptor_0_free();
     int rc = fw_map_create(&map, folder, "stem", SIZE, NULL);
-    int next_now = next_fd();
-    assert_int_equal(dup2(standard_input, STDIN_FILENO), STDIN_FILENO);
-    assert_int_equal(close(standard_input), 0);
+    int next_now = descriptor_next();
+    descriptor_0_restore(held);
     assert_int_equal(rc, 0);
     assert_int_equal(next_now, STDIN_FILENO);
     memset(map.memory, 1, SIZE);

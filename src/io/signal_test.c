@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "support/descriptor.h"
+
 static struct fw_reactor *reactor;
 static struct fw_signals signals;
 static struct fw_reason reason;
@@ -227,43 +229,30 @@ int __wrap_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event
     return __real_epoll_ctl(epoll, operation, fd, event);
 }
 
-/* The number that the next descriptor will get. */
-static int next_fd(void)
-{
-    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(close(fd), 0);
-    return fd;
-}
-
 static void test_no_watch(void **state)
 {
     (void)state;
-    int next = next_fd();
+    int next = descriptor_next();
     epoll_is_full = true;
     int rc = fw_signals_open(&signals, reactor, events, FW_ARRAY_LENGTH(events), &reason);
     epoll_is_full = false;
     assert_int_equal(rc, -ENOSPC);
     assert_string_equal(reason.text, "cannot watch the descriptor for signals: No space left on "
                                      "device");
-    assert_int_equal(next_fd(), next);
+    assert_int_equal(descriptor_next(), next);
 }
 
-/* Any descriptor will do: of a daemon the first ones may be closed. */
 static void test_descriptor_0(void **state)
 {
     (void)state;
-    int standard_input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
-    assert_true(standard_input >= 0);
-    assert_int_equal(close(STDIN_FILENO), 0);
+    int held = descriptor_0_free();
     signals_open();
     assert_int_equal(signals.fd, STDIN_FILENO);
     assert_int_equal(raise(SIGUSR1), 0);
     seen_check("1");
     fw_signals_close(&signals, on_closed);
     seen_check("1c");
-    assert_int_equal(dup2(standard_input, STDIN_FILENO), STDIN_FILENO);
-    assert_int_equal(close(standard_input), 0);
+    descriptor_0_restore(held);
 }
 
 int main(void)
