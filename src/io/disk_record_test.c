@@ -693,6 +693,33 @@ static void test_describe_neighbours(void **state)
     record_free();
 }
 
+/* Nor is one affected by what has become of those before it: here nothing is left of the first. */
+static int overwritten_visit(const struct fw_disk_crash *crash, void *context)
+{
+    char letters[SECTORS + 1];
+    char text[FW_DISK_CRASH_TEXT_SIZE];
+    sector_letters(crash->disk, letters);
+    if (crash->point == 4 && strcmp(letters, "ccb.....") == 0) {
+        (void)fw_disk_crash_describe(crash, text, sizeof text);
+        assert_non_null(strstr(text, "write 1 (1024 bytes at 1024) torn, kept of it 1024-1535"));
+        ++*(int *)context;
+    }
+    return 0;
+}
+
+static void test_describe_overwritten(void **state)
+{
+    (void)state;
+    int found = 0;
+    record_make(&plain);
+    sectors_write(0, 2, 'a', false);
+    sectors_write(2, 2, 'b', false);
+    sectors_write(0, 2, 'c', true);
+    assert_int_equal(fw_disk_record_enumerate(record, NULL, NULL, overwritten_visit, &found), 0);
+    assert_int_equal(found, 1);
+    record_free();
+}
+
 static int describe_visit(const struct fw_disk_crash *crash, void *context)
 {
     char text[FW_DISK_CRASH_TEXT_SIZE];
@@ -916,6 +943,7 @@ int main(void)
         cmocka_unit_test(test_many_writes),
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_describe_neighbours),
+        cmocka_unit_test(test_describe_overwritten),
         cmocka_unit_test(test_describe_and_stop),
         cmocka_unit_test(test_stop_anywhere),
         cmocka_unit_test(test_crash_while_recovering),
