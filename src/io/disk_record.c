@@ -312,7 +312,7 @@ static int pieces_grow(struct fw_disk_enumeration *own)
         return -ENOMEM;
     }
     own->pieces = pieces;
-    struct piece **by_offset = realloc(own->by_offset, capacity * sizeof *by_offset);
+    struct piece **by_offset = realloc(own->by_offset, capacity * sizeof(struct piece *));
     if (by_offset == NULL) {
         return -ENOMEM;
     }
