@@ -592,6 +592,23 @@ static void test_many_writes(void **state)
     record_free();
 }
 
+/* 2^12 images are shown whole if nobody says otherwise, 2^13 are not. */
+static void test_default_limits(void **state)
+{
+    (void)state;
+    const struct fw_disk_memory_options options = {.size = (uint64_t)13 * SECTOR};
+    struct fw_disk_record_summary summary;
+    for (uint64_t sectors = 12; sectors <= 13; sectors++) {
+        record_make(&options);
+        sectors_write(0, sectors, 'a', false);
+        assert_int_equal(fw_disk_record_enumerate(record, NULL, &summary, nothing_visit, NULL), 0);
+        uint64_t prefixes = 2, alone = 1, all_but = 1, tears = (sectors - 1) * 4, samples = 256;
+        uint64_t some = prefixes + alone + all_but + tears + samples;
+        assert_int_equal(summary.images, 1 + (sectors == 12 ? 4096 : some));
+        record_free();
+    }
+}
+
 /*
  * A journal: sector 0 says 'c' when the data in sectors 1 and 2 is complete. Broken if it says so
  * and it is not, or if it does not say so although that was promised.
@@ -941,6 +958,7 @@ int main(void)
         cmocka_unit_test(test_all_but_some),
         cmocka_unit_test(test_samples),
         cmocka_unit_test(test_many_writes),
+        cmocka_unit_test(test_default_limits),
         cmocka_unit_test(test_journal),
         cmocka_unit_test(test_describe_neighbours),
         cmocka_unit_test(test_describe_overwritten),
