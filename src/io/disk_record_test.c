@@ -745,6 +745,10 @@ static int describe_visit(const struct fw_disk_crash *crash, void *context)
         (void)fw_disk_crash_describe(crash, context, FW_DISK_CRASH_TEXT_SIZE);
         assert_string_equal(fw_disk_crash_describe(crash, cut, sizeof cut), "crash 1.5 after wri");
     }
+    if (crash->point == 1 && crash->image == 7) { /* The first three. */
+        assert_non_null(
+            strstr(fw_disk_crash_describe(crash, text, sizeof text), "torn, kept of it 1024-2559"));
+    }
     if (crash->point == 2) {
         assert_string_equal(fw_disk_crash_describe(crash, text, sizeof text),
                             "crash 2.0 after a flush, mark 0");
