@@ -745,6 +745,14 @@ static int describe_visit(const struct fw_disk_crash *crash, void *context)
         (void)fw_disk_crash_describe(crash, context, FW_DISK_CRASH_TEXT_SIZE);
         assert_string_equal(fw_disk_crash_describe(crash, cut, sizeof cut), "crash 1.5 after wri");
     }
+    if (crash->point == 0) {
+        assert_string_equal(fw_disk_crash_describe(crash, text, sizeof text),
+                            "crash 0.0 before anything was written, mark 0");
+    }
+    if (crash->point == 1 && crash->image == 14) { /* The last three. */
+        assert_non_null(
+            strstr(fw_disk_crash_describe(crash, text, sizeof text), "torn, kept of it 1536-3071"));
+    }
     if (crash->point == 1 && crash->image == 7) { /* The first three. */
         assert_non_null(
             strstr(fw_disk_crash_describe(crash, text, sizeof text), "torn, kept of it 1024-2559"));
