@@ -12,11 +12,13 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +44,20 @@ static int teardown(void **state)
 {
     (void)state;
     return rmdir(folder); /* Nothing is left in it. */
+}
+
+/* The linker (--wrap) sends the calls of the map here; the 64 is what the headers make of it. */
+void *__real_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset);
+static bool mmap_fails;
+
+void *__wrap_mmap64(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    if (mmap_fails) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap64(at, size, protection, flags, fd, offset);
 }
 
 static void test_file(void **state)
@@ -129,6 +145,9 @@ static void test_refused(void **state)
     fail_memory_after(0);
     assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, &reason), -ENOMEM);
     fail_memory_after(-1);
+    mmap_fails = true; /* There are limits to addresses too. The file must not be left behind. */
+    assert_int_equal(fw_map_create(&map, folder, "stem", SIZE, &reason), -ENOMEM);
+    mmap_fails = false;
     /* No room: the limit of the size of files stands for a full file system. */
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
