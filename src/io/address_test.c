@@ -91,6 +91,7 @@ static void test_good_texts(void **state)
         {"unix:/with:colon", "unix:/with:colon"},
         {"unix:\xc3\xbc", "unix:\xc3\xbc"},
         {"unix:/two\nlines\x7f", "unix:/two?lines?"},
+        {"unix:/two words", "unix:/two words"},
     };
     for (size_t i = 0; i < FW_ARRAY_LENGTH(rows); i++) {
         char formatted[FW_ADDRESS_TEXT_SIZE];

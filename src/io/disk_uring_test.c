@@ -15,12 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/thread.h"
 #include "io/disk.h"
+#include "support/descriptor.h"
 #include "support/skip.h"
 
 enum { SIZE = 64 << 10, SECTOR = 4096 };
@@ -29,6 +31,7 @@ static struct {
     unsigned part_max; /* Not 0: no entry moves more than this. */
     int refusals;      /* So many submissions fail with -EAGAIN. */
     int submissions;
+    bool no_eventfd;
     struct io_uring_sqe last;
 } fault;
 
@@ -47,6 +50,16 @@ int io_uring_submit(struct io_uring *ring)
         fault.last = *entry;
     }
     return io_uring_submit_and_wait(ring, 0); /* The same by another name. */
+}
+
+int io_uring_register_eventfd(struct io_uring *ring, int fd)
+{
+    if (fault.no_eventfd) {
+        return -EPERM;
+    }
+    return syscall(SYS_io_uring_register, ring->ring_fd, IORING_REGISTER_EVENTFD, &fd, 1) != 0
+               ? -errno
+               : 0;
 }
 
 static char path[] = "/tmp/fw-disk-uring-XXXXXX";
@@ -193,6 +206,20 @@ static void test_no_descriptor_for_the_ring(void **state)
     assert_int_equal(fcntl(second, F_GETFD), -1);
 }
 
+static void test_no_eventfd(void **state)
+{
+    (void)state;
+    const struct fw_disk_options options = {
+        .path = path, .engine = FW_DISK_ENGINE_URING, .depth = 4};
+    disk_open(); /* Or there is nothing to test. */
+    fw_disk_close(disk);
+    int next = descriptor_next();
+    fault.no_eventfd = true;
+    assert_int_equal(fw_disk_open(&disk, &options, &reason), -EPERM);
+    assert_non_null(strstr(reason.text, "choose the threads engine"));
+    assert_int_equal(descriptor_next(), next);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_refused_submission),
         cmocka_unit_test(test_discard_without_thread),
         cmocka_unit_test(test_no_descriptor_for_the_ring),
+        cmocka_unit_test(test_no_eventfd),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
