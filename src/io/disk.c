@@ -93,8 +93,7 @@ int fw_disk_start(struct fw_disk *disk, struct fw_disk_op *op)
     int rc = disk->backend->start(disk, op);
     if (rc != -EINPROGRESS) {
         op->result = rc;
-        op_finish(disk, op);
-        rc = op->result;
+        op_finish(disk, op); /* Changes no result: a flush after a failed one was refused above. */
     }
     return rc;
 }
