@@ -167,11 +167,21 @@ static void formats_whole_lines(void **state)
     assert_string_equal(part, text);
 }
 
+static void strangers_handler(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)info;
+    (void)context;
+}
+
 static void leaves_the_signal_to_who_uses_it(void **state)
 {
     (void)state;
     struct sigaction ours, theirs = {.sa_handler = SIG_IGN};
     assert_int_equal(sigaction(FW_STACK_SIGNAL, &theirs, &ours), 0);
+    assert_int_equal(fw_stack_init(), -EBUSY);
+    theirs = (struct sigaction){.sa_sigaction = strangers_handler, .sa_flags = SA_SIGINFO};
+    assert_int_equal(sigaction(FW_STACK_SIGNAL, &theirs, NULL), 0);
     assert_int_equal(fw_stack_init(), -EBUSY);
     assert_int_equal(sigaction(FW_STACK_SIGNAL, &ours, NULL), 0);
     assert_int_equal(fw_stack_init(), 0);
