@@ -335,7 +335,7 @@ static void test_tears_inside_a_sector(void **state)
  * for good once it is flushed. */
 static int bytes_visit(const struct fw_disk_crash *crash, void *context)
 {
-    uint8_t sector[SECTOR] __attribute__((aligned(SECTOR)));
+    uint8_t sector[SECTOR] __attribute__((aligned(SECTOR))) = {0};
     struct fw_disk_op op = {.kind = FW_DISK_READ, .into = sector, .size = SECTOR};
     assert_int_equal(fw_disk_run(crash->disk, &op, NULL), 0);
     bool is_whole = memcmp(sector, sector + 1, SECTOR - 1) == 0;
