@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mutex.h"
 
-#include <errno.h>
 #include <stddef.h>
 
-#include "base/assert.h"
-#include "base/thread.h"
+enum { LOOKS = 50 }; /* At a lock that is held, before sleeping: about two microseconds. */
 
 void fw_mutex_init(struct fw_mutex *mutex, enum fw_lock_rank rank)
 {
+    atomic_init(&mutex->word, FW_MUTEX_FREE);
     mutex->rank = rank;
     mutex->held_before = NULL;
     mutex->waiters = NULL;
-    int rc = pthread_mutex_init(&mutex->mutex, NULL);
-    FW_ASSERT(rc == 0);
 }
 
 void fw_mutex_fini(struct fw_mutex *mutex)
 {
-    int rc = pthread_mutex_destroy(&mutex->mutex);
-    FW_ASSERT(rc == 0);
+    FW_ASSERT(atomic_load_explicit(&mutex->word, memory_order_relaxed) == FW_MUTEX_FREE);
 }
 
 static void mutex_rank_check(const struct fw_mutex *mutex)
@@ -28,52 +24,59 @@ static void mutex_rank_check(const struct fw_mutex *mutex)
     FW_ASSERT(last == NULL || last->rank < mutex->rank);
 }
 
-static void mutex_note_held(struct fw_mutex *mutex)
+/* Looks for a moment whether it comes free. */
+static void mutex_look(const struct fw_mutex *mutex)
 {
-    struct fw_thread_state *self = fw_thread_self();
-    mutex->held_before = self->held_last;
-    self->held_last = mutex;
+    for (int i = 0; i < LOOKS; i++) {
+        /* Relaxed: who then takes it does so by acquire. */
+        if (atomic_load_explicit(&mutex->word, memory_order_relaxed) == FW_MUTEX_FREE) {
+            return;
+        }
+        fw_thread_relax();
+    }
 }
 
-FW_TSA_TRUSTED void fw_mutex_lock(struct fw_mutex *mutex)
+void fw_mutex_lock_slowly(struct fw_mutex *mutex)
 {
     mutex_rank_check(mutex);
     if (fw_thread_hooks != NULL) {
         fw_thread_hooks->lock(mutex);
-    } else {
-        int rc = pthread_mutex_lock(&mutex->mutex);
-        FW_ASSERT(rc == 0);
+        return;
     }
-    mutex_note_held(mutex);
+    mutex_look(mutex);
+    uint32_t seen = FW_MUTEX_FREE;
+    if (atomic_compare_exchange_strong_explicit(&mutex->word, &seen, FW_MUTEX_HELD,
+                                                memory_order_acquire, memory_order_relaxed)) {
+        return;
+    }
+    /* Who gets it here leaves it CONTENDED: others may sleep too, and its release asks. */
+    while (atomic_exchange_explicit(&mutex->word, FW_MUTEX_CONTENDED, memory_order_acquire) !=
+           FW_MUTEX_FREE) {
+        /* Returns at once unless it is still so; then whoever releases it wakes one. */
+        fw_thread_wait(&mutex->word, FW_MUTEX_CONTENDED);
+    }
 }
 
 FW_TSA_TRUSTED bool fw_mutex_trylock(struct fw_mutex *mutex)
 {
-    mutex_rank_check(mutex); /* A try cannot deadlock, but who succeeds holds it like any other. */
-    if (fw_thread_hooks != NULL) {
-        if (!fw_thread_hooks->trylock(mutex)) {
-            return false;
-        }
-    } else {
-        int rc = pthread_mutex_trylock(&mutex->mutex);
-        FW_ASSERT(rc == 0 || rc == EBUSY);
-        if (rc == EBUSY) {
+    struct fw_thread_state *self = fw_thread_self();
+    if (!fw_mutex_take(mutex, self->held_last)) {
+        mutex_rank_check(mutex); /* A try cannot deadlock, but who succeeds holds it like any. */
+        if (fw_thread_hooks == NULL || !fw_thread_hooks->trylock(mutex)) {
             return false;
         }
     }
-    mutex_note_held(mutex);
+    mutex->held_before = self->held_last;
+    self->held_last = mutex;
     return true;
 }
 
-FW_TSA_TRUSTED void fw_mutex_unlock(struct fw_mutex *mutex)
+void fw_mutex_unlock_slowly(struct fw_mutex *mutex)
 {
-    struct fw_thread_state *self = fw_thread_self();
-    FW_ASSERT(self->held_last == mutex); /* Locks are released in reverse order. */
-    self->held_last = mutex->held_before;
     if (fw_thread_hooks != NULL) {
         fw_thread_hooks->unlock(mutex);
         return;
     }
-    int rc = pthread_mutex_unlock(&mutex->mutex);
-    FW_ASSERT(rc == 0);
+    /* The mutex is free and may even be gone: its address is all that is used. */
+    fw_thread_wake(&mutex->word);
 }

@@ -6,13 +6,25 @@
  * wrong order aborts in the first unit test that meets it, not in production once a year. Two locks
  * of one rank (two buckets, say) are never held together; code that seems to need it takes one,
  * notes what it needs, lets go and takes the other.
+ *
+ * A lock is one word and a futex, as in the C library, but taken and released in line: what is
+ * guarded here is a few dozen instructions, and calling pthread_mutex_lock() and its counterpart
+ * costs a hundred, most of them for kinds of mutexes that nobody has asked for. Who finds it held
+ * looks again for a moment and then sleeps.
+ *
+ *     FREE --lock--> HELD --another finds it so--> CONTENDED      Who releases CONTENDED wakes one;
+ *       ^             |                               |           who was woken takes it as
+ *       +---unlock----+-------------unlock------------+           CONTENDED, for there may be more.
  */
 #pragma once
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/assert.h"
 #include "base/base.h"
+#include "base/thread.h"
 
 /*
  * The lock order: a thread takes locks by rising rank and releases them in reverse. The table in
@@ -32,21 +44,61 @@ enum fw_lock_rank {
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
 };
 
+enum { FW_MUTEX_FREE = 0, FW_MUTEX_HELD = 1, FW_MUTEX_CONTENDED = 2 };
+
 struct FW_CAPABILITY("mutex") fw_mutex {
-    pthread_mutex_t mutex;
+    _Atomic uint32_t word; /* FW_MUTEX_*; not used in the simulator. */
     enum fw_lock_rank rank;
-    struct fw_mutex *held_before; /* Guarded by `mutex`: what its holder took before it. */
+    struct fw_mutex *held_before; /* Guarded by `word`: what its holder took before it. */
     void *waiters;                /* The simulator's. */
 };
 
 /* For the few that exist before main() begins. */
-#define FW_MUTEX_INITIALIZER(lock_rank)                         \
-    {                                                           \
-        .mutex = PTHREAD_MUTEX_INITIALIZER, .rank = (lock_rank) \
+#define FW_MUTEX_INITIALIZER(lock_rank) \
+    {                                   \
+        .rank = (lock_rank)             \
     }
 
 void fw_mutex_init(struct fw_mutex *mutex, enum fw_lock_rank rank);
 void fw_mutex_fini(struct fw_mutex *mutex) FW_EXCLUDES(*mutex);
-void fw_mutex_lock(struct fw_mutex *mutex) FW_ACQUIRES(*mutex);
 bool fw_mutex_trylock(struct fw_mutex *mutex) FW_TSA(try_acquire_capability(true, *mutex));
-void fw_mutex_unlock(struct fw_mutex *mutex) FW_RELEASES(*mutex);
+
+/* The rest of both: wrong order, the simulator, or another thread in the way. */
+void fw_mutex_lock_slowly(struct fw_mutex *mutex);
+void fw_mutex_unlock_slowly(struct fw_mutex *mutex);
+
+/* True: it was free, and the caller kept to the order. Acquire, for the release by its holder. */
+static inline bool fw_mutex_take(struct fw_mutex *mutex, const struct fw_mutex *last)
+{
+    uint32_t seen = FW_MUTEX_FREE;
+    return FW_LIKELY((last == NULL || last->rank < mutex->rank) && fw_thread_hooks == NULL &&
+                     atomic_compare_exchange_strong_explicit(&mutex->word, &seen, FW_MUTEX_HELD,
+                                                             memory_order_acquire,
+                                                             memory_order_relaxed));
+}
+
+/* Waits while another thread holds it. */
+static inline void fw_mutex_lock(struct fw_mutex *mutex) FW_ACQUIRES(*mutex);
+FW_TSA_TRUSTED static inline void fw_mutex_lock(struct fw_mutex *mutex)
+{
+    struct fw_thread_state *self = fw_thread_self();
+    if (!fw_mutex_take(mutex, self->held_last)) {
+        fw_mutex_lock_slowly(mutex);
+    }
+    mutex->held_before = self->held_last;
+    self->held_last = mutex;
+}
+
+static inline void fw_mutex_unlock(struct fw_mutex *mutex) FW_RELEASES(*mutex);
+FW_TSA_TRUSTED static inline void fw_mutex_unlock(struct fw_mutex *mutex)
+{
+    struct fw_thread_state *self = fw_thread_self();
+    FW_ASSERT(self->held_last == mutex); /* Locks are released in reverse order. */
+    self->held_last = mutex->held_before;
+    /* Release, for the acquire by the next holder. Nothing of the mutex is touched after it. */
+    if (FW_UNLIKELY(fw_thread_hooks != NULL) ||
+        FW_UNLIKELY(atomic_exchange_explicit(&mutex->word, FW_MUTEX_FREE, memory_order_release) ==
+                    FW_MUTEX_CONTENDED)) {
+        fw_mutex_unlock_slowly(mutex);
+    }
+}

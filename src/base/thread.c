@@ -98,12 +98,21 @@ void fw_parker_init(struct fw_parker *parker)
     atomic_init(&parker->word, FW_PARKER_EMPTY);
 }
 
-static void futex_wait(struct fw_parker *parker, const struct timespec *timeout)
+/* Returns at once unless the word still has the value, so what happened meanwhile is not missed. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *timeout)
 {
-    /* Returns at once unless the word still says PARKED, so a token left meanwhile is not missed.
-     */
-    long rc = syscall(SYS_futex, &parker->word, FUTEX_WAIT_PRIVATE, FW_PARKER_PARKED, timeout);
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout);
     FW_ASSERT(rc == 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT);
+}
+
+void fw_thread_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    futex_wait(word, value, NULL);
+}
+
+void fw_thread_wake(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1); /* Fails if the word is gone. */
 }
 
 enum { NS_PER_SECOND = 1000000000 };
@@ -148,7 +157,7 @@ void fw_park(struct fw_parker *parker)
         return;
     }
     do {
-        futex_wait(parker, NULL);
+        futex_wait(&parker->word, FW_PARKER_PARKED, NULL);
     } while (!parker_take(parker));
 }
 
@@ -166,7 +175,7 @@ bool fw_park_for(struct fw_parker *parker, int64_t timeout_ns)
          left_ns = timeout_ns - (monotonic_ns() - begin_ns)) {
         struct timespec left = {.tv_sec = left_ns / NS_PER_SECOND,
                                 .tv_nsec = left_ns % NS_PER_SECOND};
-        futex_wait(parker, &left);
+        futex_wait(&parker->word, FW_PARKER_PARKED, &left);
         if (parker_take(parker)) {
             return true;
         }

@@ -125,6 +125,23 @@ bool fw_park_for(struct fw_parker *parker, int64_t timeout_ns);
 void fw_unpark(struct fw_parker *parker);
 
 /*
+ * For who makes locks: sleeps while `word` has this value, or returns too early; and wakes one who
+ * sleeps so. The word need not exist any more when it is woken. Not for the simulator.
+ */
+void fw_thread_wait(_Atomic uint32_t *word, uint32_t value);
+void fw_thread_wake(_Atomic uint32_t *word);
+
+/* Tells the processor that this thread looks at a word again and again. */
+static inline void fw_thread_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/*
  * Marks a point beside a shared atomic where another thread's step would matter. Costs nothing to
  * speak of in the server; in the simulator the seed may switch here. `where` is a string literal
  * for the trace.

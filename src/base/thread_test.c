@@ -321,6 +321,46 @@ static void test_trylock_refuses(void **state)
     fw_mutex_fini(&contended);
 }
 
+/* Many at once, some of whom go to sleep: the holder now and then lets others run. */
+enum { CROWD = 4, CROWD_ROUNDS = 5000 };
+static uint64_t crowd_count; /* Guarded by `contended`. */
+
+static void crowd_run(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < CROWD_ROUNDS; i++) {
+        fw_mutex_lock(&contended);
+        uint64_t before = crowd_count;
+        if (i % 16 == 0) {
+            (void)sched_yield();
+        }
+        crowd_count = before + 1;
+        fw_mutex_unlock(&contended);
+    }
+}
+
+static void test_lock_waits(void **state)
+{
+    (void)state;
+    struct fw_thread threads[CROWD];
+    crowd_count = 0;
+    fw_mutex_init(&contended, FW_RANK_LOG);
+    fw_mutex_lock(&contended);
+    for (int i = 0; i < CROWD; i++) {
+        assert_int_equal(fw_thread_create(&threads[i], "crowd", crowd_run, NULL), 0);
+    }
+    while (atomic_load(&contended.word) != FW_MUTEX_CONTENDED) {
+        (void)sched_yield(); /* Until one has given up looking. */
+    }
+    assert_int_equal(crowd_count, 0);
+    fw_mutex_unlock(&contended);
+    for (int i = 0; i < CROWD; i++) {
+        fw_thread_join(&threads[i]);
+    }
+    assert_int_equal(crowd_count, CROWD * CROWD_ROUNDS);
+    fw_mutex_fini(&contended);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_create_fails),
         cmocka_unit_test(test_lock_order),
         cmocka_unit_test(test_trylock_refuses),
+        cmocka_unit_test(test_lock_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
