@@ -22,10 +22,11 @@
  * s_{k+1} + ... + s_3 units are left for those they wait for, which are in lanes above k. Lane 3
  * waits for nobody, hence ends, hence lane 2 does, and so on.
  *
- * For workers all four counts fit one 64-bit word, 16 bits for each lane, and a worker that ends a
- * request gives its unit back by one atomic subtraction, without a lock. The limits are such a word
- * too (the S_k), so that they can be replaced while requests are admitted. Slots are counted under
- * the lock that posting takes anyway, and may be more than 32,767.
+ * For workers all four counts fit one 64-bit word, 16 bits for each lane, so that all four sums are
+ * compared with their limits in a few instructions. It is changed by the holder of the dispatcher's
+ * role alone, who needs no atomic addition for that: a worker's unit is given back when the worker
+ * comes for its next request, which is at once. Slots are counted under the lock that posting takes
+ * anyway, and may be more than 32,767.
  */
 #pragma once
 
@@ -35,7 +36,6 @@
 
 #include "base/assert.h"
 #include "base/base.h"
-#include "base/thread.h"
 
 enum {
     FW_CMLS_LANES = 4,
@@ -112,27 +112,22 @@ static inline uint32_t fw_cmls_lowest(uint64_t word, uint64_t limits)
     return full == 0 ? 0 : FW_CMLS_LANES - (uint32_t)__builtin_clzll(full) / FW_CMLS_FIELD_BITS;
 }
 
-/* Admits one of `lane` if the limits allow it. False: nothing has changed. */
+/* Admits one of `lane` if the limits allow it. False: nothing has changed. One writer at a time. */
 static inline bool fw_cmls_enter(_Atomic uint64_t *word, uint64_t limits, uint32_t lane)
 {
-    /* Relaxed: who comes in learns nothing from who went. */
+    /* Relaxed, as all here: writers are ordered by a lock, and who only reads wants a number. */
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
-    do {
-        if (lane < fw_cmls_lowest(seen, limits)) {
-            return false;
-        }
-        FW_YIELD_POINT("cmls: admissible");
-    } while (!atomic_compare_exchange_weak_explicit(word, &seen, seen + fw_cmls_unit(lane),
-                                                    memory_order_relaxed, memory_order_relaxed));
+    if (lane < fw_cmls_lowest(seen, limits)) {
+        return false;
+    }
+    atomic_store_explicit(word, seen + fw_cmls_unit(lane), memory_order_relaxed);
     return true;
 }
 
-/*
- * Gives the unit back. Release, for who takes a word of 0 to mean that nothing runs: it sees all
- * that those who ran have done.
- */
+/* Gives the unit back. One writer at a time. */
 static inline void fw_cmls_leave(_Atomic uint64_t *word, uint32_t lane)
 {
-    uint64_t before = atomic_fetch_sub_explicit(word, fw_cmls_unit(lane), memory_order_release);
-    FW_ASSERT(fw_cmls_field(before, lane) > 0);
+    uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
+    FW_ASSERT(fw_cmls_field(seen, lane) > 0);
+    atomic_store_explicit(word, seen - fw_cmls_unit(lane), memory_order_relaxed);
 }

@@ -8,28 +8,16 @@
 
 void fw_jobs_drain_inbox(struct fw_jobs *jobs)
 {
-    if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {
-        return;
-    }
-    /* Acquire, for the release in post_push(). */
-    struct fw_job *newest = atomic_exchange_explicit(&jobs->inbox, NULL, memory_order_acquire);
-    struct fw_job *oldest = NULL;
-    while (newest != NULL) {
-        struct fw_job *before = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = before;
-    }
-    while (oldest != NULL) {
-        struct fw_job *next = oldest->next;
-        atomic_store_explicit(&oldest->state, FW_JOB_READY, memory_order_relaxed);
-        fw_ready_push(&jobs->ready, oldest);
-        fw_owner_ready_add(oldest->record, oldest);
-        oldest = next;
+    struct fw_job *job;
+    while ((job = fw_inbox_take(&jobs->inbox)) != NULL) {
+        atomic_store_explicit(&job->state, FW_JOB_READY, memory_order_relaxed);
+        fw_ready_push(&jobs->ready, job);
+        fw_owner_ready_add(job->record, job);
     }
 }
 
-void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job)
+static inline void unready(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);
+static inline void unready(struct fw_jobs *jobs, struct fw_job *job)
 {
     fw_ready_remove(&jobs->ready, job);
     fw_owner_ready_remove(job->record, job);
@@ -37,6 +25,11 @@ void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job)
     /* Release, for the acquire in slot_try(). Only the holder of the role writes it. */
     uint64_t freed = atomic_load_explicit(&jobs->slots_freed[lane], memory_order_relaxed);
     atomic_store_explicit(&jobs->slots_freed[lane], freed + 1, memory_order_release);
+}
+
+void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job)
+{
+    unready(jobs, job);
 }
 
 /* The tick by which plain and boosted requests are compared; without boosts any will do. */
@@ -65,7 +58,10 @@ static void note_wait(struct fw_jobs *jobs, struct fw_jobs_running *running, int
                         (uint64_t)waited_ns);
 }
 
-void fw_jobs_note_running(struct fw_jobs *jobs, struct fw_jobs_member *member, struct fw_job *job)
+static inline void note_running(struct fw_jobs *jobs, struct fw_jobs_member *member,
+                                struct fw_job *job) FW_REQUIRES(jobs->role);
+static inline void note_running(struct fw_jobs *jobs, struct fw_jobs_member *member,
+                                struct fw_job *job)
 {
     FW_ASSERT(member->depth < FW_JOBS_DEPTH_MAX);
     struct fw_jobs_running *running = &member->running[member->depth++];
@@ -87,6 +83,11 @@ void fw_jobs_note_running(struct fw_jobs *jobs, struct fw_jobs_member *member, s
     atomic_store_explicit(&job->state, FW_JOB_BUSY, memory_order_relaxed);
 }
 
+void fw_jobs_note_running(struct fw_jobs *jobs, struct fw_jobs_member *member, struct fw_job *job)
+{
+    note_running(jobs, member, job);
+}
+
 void fw_jobs_note_ended(struct fw_jobs *jobs, struct fw_jobs_member *member)
 {
     FW_ASSERT(member->depth > 0);
@@ -104,6 +105,7 @@ static void dispatch_idle(struct fw_jobs *jobs, struct fw_jobs_member *member)
 static void dispatch_idle(struct fw_jobs *jobs, struct fw_jobs_member *member)
 {
     if (member->depth > 0) {
+        fw_cmls_leave(&jobs->word, fw_job_lane(member->running[0].flags));
         fw_jobs_note_ended(jobs, member);
     }
     member->idle_next = jobs->idle;
@@ -132,8 +134,8 @@ static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
     struct fw_jobs_member *member = jobs->idle;
     jobs->idle = member->idle_next;
     if (job != &jobs->sentinel) {
-        fw_jobs_unready(jobs, job);
-        fw_jobs_note_running(jobs, member, job);
+        unready(jobs, job);
+        note_running(jobs, member, job);
     }
     FW_YIELD_POINT("jobs: about to assign");
     /* Release, for the acquire in worker_next(). */
@@ -143,21 +145,33 @@ static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
     }
 }
 
+/*
+ * The request that goes next, out of those in the ready pool and those in the inbox, which come
+ * behind all of their own key; NULL if the lanes admit none.
+ */
+static struct fw_job *dispatch_best(struct fw_jobs *jobs, uint32_t lane_lowest, int64_t tick)
+    FW_REQUIRES(jobs->role);
+static struct fw_job *dispatch_best(struct fw_jobs *jobs, uint32_t lane_lowest, int64_t tick)
+{
+    struct fw_job *job = fw_ready_first(&jobs->ready, lane_lowest, tick);
+    bool keys_decide = jobs->ready.slopes[FW_READY_BOOSTED] == jobs->ready.slopes[FW_READY_PLAIN];
+    if (job == NULL || !keys_decide || !fw_inbox_is_below(&jobs->inbox, job->key)) {
+        fw_jobs_drain_inbox(jobs);
+        job = fw_ready_first(&jobs->ready, lane_lowest, tick);
+    }
+    return job;
+}
+
 /* Gives the best requests that the lanes admit to idle workers. */
 static void dispatch_requests(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
 static void dispatch_requests(struct fw_jobs *jobs)
 {
-    if (!jobs->open || jobs->idle == NULL || fw_ready_count(&jobs->ready) == 0) {
-        return;
-    }
     uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
     int64_t tick = dispatch_tick(jobs);
     while (jobs->idle != NULL) {
-        /* Relaxed: only we add to the word; what a worker takes away meanwhile brings it here. */
         uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
         uint32_t lowest = fw_cmls_lowest(word, limits);
-        struct fw_job *job =
-            lowest < FW_JOBS_LANES ? fw_ready_first(&jobs->ready, lowest, tick) : NULL;
+        struct fw_job *job = lowest < FW_JOBS_LANES ? dispatch_best(jobs, lowest, tick) : NULL;
         if (job == NULL) {
             return;
         }
@@ -171,10 +185,9 @@ static void dispatch_requests(struct fw_jobs *jobs)
 static bool dispatch_is_over(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
 static bool dispatch_is_over(struct fw_jobs *jobs)
 {
-    /* Acquire, for the release in fw_cmls_leave(): what the last request posted is in the inbox. */
     return jobs->ending && jobs->helping == 0 && fw_ready_count(&jobs->ready) == 0 &&
-           atomic_load_explicit(&jobs->word, memory_order_acquire) == 0 &&
-           atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL;
+           atomic_load_explicit(&jobs->word, memory_order_relaxed) == 0 &&
+           fw_inbox_is_empty(&jobs->inbox);
 }
 
 static void dispatch_farewell(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
@@ -188,6 +201,15 @@ static void dispatch_farewell(struct fw_jobs *jobs)
     }
 }
 
+/* No lane admits one more. */
+static bool dispatch_is_full(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static bool dispatch_is_full(struct fw_jobs *jobs)
+{
+    uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
+    uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
+    return fw_cmls_lowest(word, limits) == FW_JOBS_LANES;
+}
+
 static void dispatch_round(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
 static void dispatch_round(struct fw_jobs *jobs)
 {
@@ -197,20 +219,20 @@ static void dispatch_round(struct fw_jobs *jobs)
     }
     for (;;) {
         dispatch_collect(jobs);
-        fw_jobs_drain_inbox(jobs);
-        dispatch_requests(jobs);
+        if (jobs->open) {
+            dispatch_requests(jobs);
+        }
         dispatch_farewell(jobs);
         /* Relaxed: a hint for workers that wonder whether to come here at once. */
         atomic_store_explicit(&jobs->backlog, fw_ready_count(&jobs->ready) > 0,
                               memory_order_relaxed);
-        uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
-        uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
-        if (jobs->idle == NULL || fw_cmls_lowest(word, limits) == FW_JOBS_LANES) {
+        if (jobs->idle == NULL || !jobs->open || dispatch_is_full(jobs)) {
             return; /* A worker that ends its request comes by; until then posts change nothing. */
         }
+        FW_YIELD_POINT("jobs: found nothing more");
         fw_doorbell_arm(&jobs->bell);
         jobs->bell_armed = true;
-        if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {
+        if (fw_inbox_is_empty(&jobs->inbox)) {
             return;
         }
         (void)fw_doorbell_disarm(&jobs->bell);

@@ -31,11 +31,9 @@ static void member_enlist(struct fw_jobs *jobs, struct fw_jobs_member *member)
     fw_jobs_role_unlock(jobs);
 }
 
-void fw_jobs_limits_update(struct fw_jobs *jobs)
+void fw_jobs_limits_replace(struct fw_jobs *jobs, uint32_t count)
 {
-    /* Relaxed: who changes one of the two comes by afterwards, and dispatching orders that. */
-    uint32_t count = atomic_load_explicit(&jobs->active, memory_order_relaxed) +
-                     atomic_load_explicit(&jobs->blocked, memory_order_relaxed);
+    jobs->limits_count = count;
     count = count < jobs->policy.workers ? count : jobs->policy.workers;
     uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
     if (fw_cmls_field(limits, FW_JOBS_LANES - 1) == count) {
@@ -60,10 +58,14 @@ static int jobs_allocate(struct fw_jobs *jobs)
     if (rc != 0) {
         goto fini_owners;
     }
+    rc = fw_inbox_init(&jobs->inbox, policy->slots);
+    if (rc != 0) {
+        goto fini_ready;
+    }
     rc = -ENOMEM;
     jobs->workers = calloc(policy->workers, sizeof *jobs->workers);
     if (jobs->workers == NULL) {
-        goto fini_ready;
+        goto fini_inbox;
     }
     rc = fw_jobs_monitor_create(jobs);
     if (rc != 0) {
@@ -79,6 +81,8 @@ destroy_monitor:
     fw_jobs_monitor_destroy(jobs);
 free_workers:
     free(jobs->workers);
+fini_inbox:
+    fw_inbox_fini(&jobs->inbox);
 fini_ready:
     fw_ready_fini(&jobs->ready);
 fini_owners:
@@ -229,6 +233,7 @@ void fw_jobs_destroy(struct fw_jobs *jobs)
     fw_jobs_commands_destroy(jobs);
     fw_jobs_monitor_destroy(jobs);
     free(jobs->workers);
+    fw_inbox_fini(&jobs->inbox);
     fw_ready_fini(&jobs->ready);
     fw_owners_fini(&jobs->owners);
     fw_mutex_fini(&jobs->role);

@@ -15,8 +15,9 @@
  *                                 (role)               (role)         |
  *     rejoin: front <--take all-- owner's done list <--push-----------+
  *
- * Inbox and done lists are stacks that are pushed by compare-and-swap and emptied by one exchange,
- * so in a busy kernel the two sides meet once per batch and not once per request.
+ * Both crossings are made for batches. The inbox (jobs/inbox.h) is drained when a request in it may
+ * go first, and a done list (jobs/owner.h) is taken whole; so in a busy kernel neither side touches
+ * a request that the other has just written, more often than once.
  *
  * The dispatcher's role. The holder of `role` drains the inbox and gives the best requests that the
  * lanes admit to idle workers, until there are no more of one kind. It is taken by try-lock, by
@@ -47,6 +48,7 @@
 #include "base/thread.h"
 #include "jobs/climb.h"
 #include "jobs/cmls.h"
+#include "jobs/inbox.h"
 #include "jobs/metrics.h"
 #include "jobs/owner.h"
 #include "jobs/ready.h"
@@ -127,6 +129,8 @@ struct fw_jobs {
     struct fw_owners owners;
     uint64_t slots_taken[FW_JOBS_LANES];
     uint64_t slots_freed_seen[FW_JOBS_LANES]; /* slots_freed, as we last looked. */
+    /* How many more the lanes 0 to k may have by that reading, for each k. */
+    uint32_t slots_left[FW_JOBS_LANES];
     struct fw_list slot_waiters;
     uint64_t sequence;
     int64_t tick; /* At tick_begin_ns; see jobs_tick(). */
@@ -134,7 +138,7 @@ struct fw_jobs {
     uint64_t rejoinable; /* Posted ones. */
 
     /* Between the two sides. What one side writes often is on a line of its own. */
-    alignas(FW_CACHE_LINE) _Atomic(struct fw_job *) inbox;
+    struct fw_inbox inbox;
     alignas(FW_CACHE_LINE) struct fw_doorbell bell; /* Armed while a worker is idle. */
     alignas(FW_CACHE_LINE) atomic_bool news;
     _Atomic(struct fw_jobs_member *) available;
@@ -146,7 +150,9 @@ struct fw_jobs {
     alignas(FW_CACHE_LINE) _Atomic uint64_t slots_freed[FW_JOBS_LANES]; /* By who has the role. */
     _Atomic uint64_t worker_limits; /* Packed sums; written under role. */
     atomic_bool backlog;            /* Some request waits in the ready pool; a hint. */
-    alignas(FW_CACHE_LINE) _Atomic uint64_t word; /* Running requests per lane, see cmls.h. */
+    /* Running requests per lane, see cmls.h. Written under role, relaxed: others read it to tell.
+     */
+    _Atomic uint64_t word;
 
     /* The dispatcher's side. */
     alignas(FW_CACHE_LINE) struct fw_mutex role;
@@ -159,6 +165,7 @@ struct fw_jobs {
     bool dismissed;   /* Workers are sent home at once: starting them has failed. */
     bool ending;      /* Workers are sent home once nothing is left. */
     uint32_t next_attached_id;
+    uint32_t limits_count; /* Active and blocked workers, for which worker_limits are. */
     struct fw_jobs_metrics metrics;
     struct fw_job sentinel; /* Assigned to workers at the end. */
 
@@ -168,16 +175,6 @@ struct fw_jobs {
     struct fw_jobs_monitor *monitor;
     struct fw_jobs_commands *commands;
 };
-
-/* Tells the processor that this thread looks again and again. */
-static inline void fw_jobs_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* The member that the calling thread is in this kernel, or NULL. */
 static inline struct fw_jobs_member *fw_jobs_self(const struct fw_jobs *jobs)
@@ -270,5 +267,14 @@ uint64_t fw_jobs_commands_count(struct fw_jobs *jobs);
 /* Posts the timed commands that are due; returns when the next one is, INT64_MAX for never. */
 int64_t fw_jobs_commands_due(struct fw_jobs *jobs, int64_t now_ns);
 
-/* The sums of the limits for the workers that may be active now. */
-void fw_jobs_limits_update(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+/* The sums of the limits for the workers that may be active now, if these have changed. */
+void fw_jobs_limits_replace(struct fw_jobs *jobs, uint32_t count) FW_REQUIRES(jobs->role);
+static inline void fw_jobs_limits_update(struct fw_jobs *jobs) FW_REQUIRES(jobs->role)
+{
+    /* Relaxed: who changes one of the two comes by afterwards, and dispatching orders that. */
+    uint32_t count = atomic_load_explicit(&jobs->active, memory_order_relaxed) +
+                     atomic_load_explicit(&jobs->blocked, memory_order_relaxed);
+    if (FW_UNLIKELY(count != jobs->limits_count)) {
+        fw_jobs_limits_replace(jobs, count);
+    }
+}

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
-#include "base/fence.h"
 
 enum { BUCKETS_MIN = 64, BUCKETS_MAX = 1 << 16 };
 
@@ -99,20 +98,6 @@ static void owner_forget(struct fw_owners *owners, struct fw_jobs_owner *owner)
     fw_pool_free(&owners->pool, owner);
 }
 
-void fw_owner_expect(struct fw_jobs_owner *owner)
-{
-    /* Relaxed: the request is not yet visible to anyone, and only the lock's holder writes. */
-    uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
-    atomic_store_explicit(&owner->expected, expected + 1, memory_order_relaxed);
-}
-
-bool fw_owner_is_empty(const struct fw_jobs_owner *owner)
-{
-    uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
-    /* Acquire, for the release in over(): what the last request did is seen by who learns this. */
-    return atomic_load_explicit(&owner->finished, memory_order_acquire) == expected;
-}
-
 /* Moves what is finished from `done` to `taken`, which turns it round. */
 static void owner_fetch(struct fw_jobs_owner *owner)
 {
@@ -147,20 +132,26 @@ struct fw_job *fw_owner_take(struct fw_jobs_owner *owner)
     }
     uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
     FW_ASSERT(expected > 0);
-    /* Sequentially consistent, as the addition in over(): of a rejoin that takes the last finished
-     * request and a worker that ends the last other one, at least one sees that none is left. */
-    atomic_store_explicit(&owner->expected, expected - 1, memory_order_seq_cst);
+    if (owner->taken_first != NULL) {
+        /* Relaxed: there is another one, so nobody can take this for the last. */
+        atomic_store_explicit(&owner->expected, expected - 1, memory_order_relaxed);
+    } else {
+        /* Sequentially consistent, as the addition in over(): of a rejoin that takes the last
+         * finished request and a worker that ends the last other one, at least one sees that none
+         * is left. */
+        atomic_store_explicit(&owner->expected, expected - 1, memory_order_seq_cst);
+    }
     return job;
 }
 
 bool fw_owner_wait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter)
 {
     fw_list_push_back(&owner->waiters, &waiter->link);
-    atomic_store_explicit(&owner->waited_for, true, memory_order_relaxed);
-    fw_fence_full(); /* Pairs with those in done() and over(). */
+    /* Sequentially consistent, as the loads behind it; done() and over() are the other side. */
+    atomic_store_explicit(&owner->waited_for, true, memory_order_seq_cst);
     FW_YIELD_POINT("owner: said that it waits");
     bool news = owner->taken_first != NULL ||
-                atomic_load_explicit(&owner->done, memory_order_relaxed) != NULL ||
+                atomic_load_explicit(&owner->done, memory_order_seq_cst) != NULL ||
                 fw_owner_is_empty(owner);
     if (news) {
         fw_owner_unwait(owner, waiter);
@@ -206,48 +197,18 @@ bool fw_owner_done(struct fw_jobs_owner *owner, struct fw_job *job)
     do {
         job->next = head;
         FW_YIELD_POINT("owner: about to push what is done");
-        /* Release, for the acquire in owner_fetch(). */
-    } while (!atomic_compare_exchange_weak_explicit(&owner->done, &head, job, memory_order_release,
+        /* Release, for the acquire in owner_fetch(); sequentially consistent, for wait(). */
+    } while (!atomic_compare_exchange_weak_explicit(&owner->done, &head, job, memory_order_seq_cst,
                                                     memory_order_relaxed));
     FW_YIELD_POINT("owner: done, waiters not seen");
-    fw_fence_full(); /* Pairs with that in fw_owner_wait(). */
-    return atomic_load_explicit(&owner->waited_for, memory_order_relaxed);
+    return atomic_load_explicit(&owner->waited_for, memory_order_seq_cst);
 }
 
 bool fw_owner_over(struct fw_jobs_owner *owner)
 {
-    /* Release for fw_owner_is_empty(), and sequentially consistent for fw_owner_take(). */
+    /* Release for fw_owner_is_empty(); sequentially consistent for take() and wait(). */
     uint64_t finished = atomic_fetch_add_explicit(&owner->finished, 1, memory_order_seq_cst) + 1;
     FW_YIELD_POINT("owner: over, waiters not seen");
-    fw_fence_full(); /* Pairs with that in fw_owner_wait(). */
-    return atomic_load_explicit(&owner->expected, memory_order_relaxed) == finished ||
-           atomic_load_explicit(&owner->waited_for, memory_order_relaxed);
-}
-
-void fw_owner_ready_add(struct fw_jobs_owner *owner, struct fw_job *job)
-{
-    job->sibling_next = NULL;
-    job->sibling_previous = owner->ready_last;
-    if (owner->ready_last != NULL) {
-        owner->ready_last->sibling_next = job;
-    } else {
-        owner->ready_first = job;
-    }
-    owner->ready_last = job;
-    owner->ready_count++;
-}
-
-void fw_owner_ready_remove(struct fw_jobs_owner *owner, struct fw_job *job)
-{
-    if (job->sibling_previous != NULL) {
-        job->sibling_previous->sibling_next = job->sibling_next;
-    } else {
-        owner->ready_first = job->sibling_next;
-    }
-    if (job->sibling_next != NULL) {
-        job->sibling_next->sibling_previous = job->sibling_previous;
-    } else {
-        owner->ready_last = job->sibling_previous;
-    }
-    owner->ready_count--;
+    return atomic_load_explicit(&owner->expected, memory_order_seq_cst) == finished ||
+           atomic_load_explicit(&owner->waited_for, memory_order_seq_cst);
 }

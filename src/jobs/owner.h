@@ -15,9 +15,9 @@
  *     none exist  <=>  expected == finished
  *
  * Workers take no lock: they push what is finished on `done`, or raise `finished`, and then look
- * whether someone must be told: a rejoin that waits, or, for the last one, the table. Between the
- * change and the look stands a fence, as there does on the other side between saying "I wait" and
- * looking for what is finished.
+ * whether someone must be told: a rejoin that waits, or, for the last one, the table. The change
+ * and the look are sequentially consistent, as on the other side are saying "I wait" and looking
+ * for what is finished: all four have one order, and at least one of the two sees the other.
  *
  * Records come from a pool that is type-stable, for a worker looks at the record once more after
  * its change, when a fast rejoin may have ended the record's life. The words it looks at are in the
@@ -86,10 +86,23 @@ struct fw_jobs_owner *fw_owner_find(const struct fw_owners *owners, const void *
 struct fw_jobs_owner *fw_owner_get(struct fw_owners *owners, const void *address);
 
 /* One more request. */
-void fw_owner_expect(struct fw_jobs_owner *owner);
+static inline void fw_owner_expect(struct fw_jobs_owner *owner)
+{
+    /* Relaxed: the request is not yet visible to anyone, and only the lock's holder writes. */
+    uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
+    atomic_store_explicit(&owner->expected, expected + 1, memory_order_relaxed);
+}
 
 /* No request exists. */
-bool fw_owner_is_empty(const struct fw_jobs_owner *owner);
+static inline bool fw_owner_is_empty(const struct fw_jobs_owner *owner)
+{
+    uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
+    /*
+     * Acquire, for the release in over(): what the last request did is seen by who learns this.
+     * Sequentially consistent, for fw_owner_wait().
+     */
+    return atomic_load_explicit(&owner->finished, memory_order_seq_cst) == expected;
+}
 
 /*
  * Hands back the oldest finished request, or NULL. The caller settles afterwards if that was the
@@ -111,5 +124,30 @@ FW_MUST_CHECK bool fw_owner_done(struct fw_jobs_owner *owner, struct fw_job *job
 FW_MUST_CHECK bool fw_owner_over(struct fw_jobs_owner *owner);
 
 /* Under role. */
-void fw_owner_ready_add(struct fw_jobs_owner *owner, struct fw_job *job);
-void fw_owner_ready_remove(struct fw_jobs_owner *owner, struct fw_job *job);
+static inline void fw_owner_ready_add(struct fw_jobs_owner *owner, struct fw_job *job)
+{
+    job->sibling_next = NULL;
+    job->sibling_previous = owner->ready_last;
+    if (owner->ready_last != NULL) {
+        owner->ready_last->sibling_next = job;
+    } else {
+        owner->ready_first = job;
+    }
+    owner->ready_last = job;
+    owner->ready_count++;
+}
+
+static inline void fw_owner_ready_remove(struct fw_jobs_owner *owner, struct fw_job *job)
+{
+    if (job->sibling_previous != NULL) {
+        job->sibling_previous->sibling_next = job->sibling_next;
+    } else {
+        owner->ready_first = job->sibling_next;
+    }
+    if (job->sibling_next != NULL) {
+        job->sibling_next->sibling_previous = job->sibling_previous;
+    } else {
+        owner->ready_last = job->sibling_previous;
+    }
+    owner->ready_count--;
+}

@@ -44,24 +44,54 @@ static void slots_used(const struct fw_jobs *jobs, uint32_t used[FW_JOBS_LANES])
     }
 }
 
-static bool slot_try(struct fw_jobs *jobs, uint32_t lane) FW_REQUIRES(jobs->front);
-static bool slot_try(struct fw_jobs *jobs, uint32_t lane)
+/* Looks at what was freed since, and counts anew how many slots are left. */
+static void slots_recount(struct fw_jobs *jobs) FW_REQUIRES(jobs->front);
+static void slots_recount(struct fw_jobs *jobs)
 {
-    uint32_t used[FW_JOBS_LANES];
-    slots_used(jobs, used);
-    if (!fw_cmls_admits(&jobs->slot_limits, used, lane)) {
-        for (uint32_t l = 0; l < FW_JOBS_LANES; l++) {
-            /* Acquire, for the release in fw_jobs_unready(): the level of that slot is free. */
-            jobs->slots_freed_seen[l] =
-                atomic_load_explicit(&jobs->slots_freed[l], memory_order_acquire);
-        }
-        slots_used(jobs, used);
-        if (!fw_cmls_admits(&jobs->slot_limits, used, lane)) {
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < FW_JOBS_LANES; k++) {
+        /* Acquire, for the release in fw_jobs_unready(): its level and its inbox entry are free. */
+        jobs->slots_freed_seen[k] =
+            atomic_load_explicit(&jobs->slots_freed[k], memory_order_acquire);
+        sum += (uint32_t)(jobs->slots_taken[k] - jobs->slots_freed_seen[k]);
+        FW_ASSERT(sum <= jobs->slot_limits.sums[k]);
+        jobs->slots_left[k] = jobs->slot_limits.sums[k] - sum;
+    }
+}
+
+/* What fw_cmls_admits() says, from differences that are kept: lane 3 has one to look at. */
+static bool slot_is_left(const struct fw_jobs *jobs, uint32_t lane)
+{
+    for (uint32_t k = lane; k < FW_JOBS_LANES; k++) {
+        if (jobs->slots_left[k] == 0) {
             return false;
         }
     }
+    return true;
+}
+
+static bool slot_try(struct fw_jobs *jobs, uint32_t lane) FW_REQUIRES(jobs->front);
+static bool slot_try(struct fw_jobs *jobs, uint32_t lane)
+{
+    if (!slot_is_left(jobs, lane)) {
+        slots_recount(jobs);
+        if (!slot_is_left(jobs, lane)) {
+            return false;
+        }
+    }
+    for (uint32_t k = lane; k < FW_JOBS_LANES; k++) {
+        jobs->slots_left[k]--;
+    }
     jobs->slots_taken[lane]++;
     return true;
+}
+
+/* Gives a slot back that was not used. */
+static void slot_return(struct fw_jobs *jobs, uint32_t lane) FW_REQUIRES(jobs->front);
+static void slot_return(struct fw_jobs *jobs, uint32_t lane)
+{
+    jobs->slots_taken[lane]--;
+    slots_recount(jobs);
 }
 
 /* Why there is no slot: the whole pool is full, or this lane. */
@@ -165,9 +195,9 @@ static int slot_take(struct fw_jobs *jobs, uint32_t lane, uint32_t flags)
     return fw_jobs_may_wait(jobs, 1U << lane) ? slot_wait(jobs, lane) : -EDEADLK;
 }
 
-/* Fills the request in and makes it visible. True: the inbox was empty before. */
-static bool post_push(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->front);
-static bool post_push(struct fw_jobs *jobs, struct fw_job *job)
+/* Fills the request in and makes it visible. */
+static void post_push(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->front);
+static void post_push(struct fw_jobs *jobs, struct fw_job *job)
 {
     job->sequence = jobs->sequence++;
     job->key = fw_ready_key(&jobs->ready, job->priority, job->flags, fw_jobs_tick(jobs));
@@ -176,20 +206,11 @@ static bool post_push(struct fw_jobs *jobs, struct fw_job *job)
         jobs->rejoinable++;
     }
     atomic_store_explicit(&job->state, FW_JOB_POSTED, memory_order_relaxed);
-    /* Relaxed: posters are ordered by the lock, and the dispatcher only ever empties the stack. */
-    struct fw_job *head = atomic_load_explicit(&jobs->inbox, memory_order_relaxed);
-    do {
-        job->next = head;
-        FW_YIELD_POINT("jobs: about to push");
-        /* Release, for the acquire in fw_jobs_drain_inbox(). */
-    } while (!atomic_compare_exchange_weak_explicit(&jobs->inbox, &head, job, memory_order_release,
-                                                    memory_order_relaxed));
-    return head == NULL;
+    fw_inbox_push(&jobs->inbox, job);
 }
 
-static int post_locked(struct fw_jobs *jobs, struct fw_job *job, bool *first)
-    FW_REQUIRES(jobs->front);
-static int post_locked(struct fw_jobs *jobs, struct fw_job *job, bool *first)
+static int post_locked(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->front);
+static int post_locked(struct fw_jobs *jobs, struct fw_job *job)
 {
     uint32_t lane = fw_job_lane(job->flags);
     if (post_is_refused(jobs)) {
@@ -200,16 +221,16 @@ static int post_locked(struct fw_jobs *jobs, struct fw_job *job, bool *first)
         return rc;
     }
     if (post_is_refused(jobs)) { /* While it waited for the slot. */
-        jobs->slots_taken[lane]--;
+        slot_return(jobs, lane);
         return -ESHUTDOWN;
     }
     job->record = fw_owner_get(&jobs->owners, job->owner);
     if (job->record == NULL) {
-        jobs->slots_taken[lane]--;
+        slot_return(jobs, lane);
         return -ENOMEM;
     }
     fw_owner_expect(job->record); /* Before it can be seen. */
-    *first = post_push(jobs, job);
+    post_push(jobs, job);
     return 0;
 }
 
@@ -232,12 +253,10 @@ int fw_jobs_post(struct fw_jobs *jobs, struct fw_job *job, struct fw_job_runnabl
         job->posted_ns = 0;
     }
 
-    bool first = false;
     fw_mutex_lock(&jobs->front);
-    int rc = post_locked(jobs, job, &first);
+    int rc = post_locked(jobs, job);
     fw_mutex_unlock(&jobs->front);
-    /* Who makes the inbox non-empty rings for all that come before it is emptied. */
-    if (rc == 0 && first && fw_doorbell_ring(&jobs->bell)) {
+    if (rc == 0 && fw_doorbell_ring(&jobs->bell)) {
         fw_jobs_dispatch(jobs, NULL);
     }
     return rc;

@@ -143,12 +143,16 @@ static struct fw_job_level *level_new(struct fw_ready *ready, uint32_t queue, in
     *bucket = level;
     struct fw_job_level **root = &ready->heaps[queue];
     *root = *root != NULL ? heap_meld(*root, level) : level;
+    ready->filled |= 1U << queue;
     return level;
 }
 
 static void level_free(struct fw_ready *ready, struct fw_job_level *level)
 {
     ready->heaps[level->queue] = heap_remove(ready->heaps[level->queue], level);
+    if (ready->heaps[level->queue] == NULL) {
+        ready->filled &= ~(1U << level->queue);
+    }
     struct fw_job_level **link = level_bucket(ready, level->queue, level->key);
     while (*link != level) {
         link = &(*link)->hash_next;
@@ -228,13 +232,14 @@ static bool ready_before(const struct fw_ready *ready, const struct fw_job *job,
     return mine != theirs ? mine > theirs : job->sequence < other->sequence;
 }
 
-struct fw_job *fw_ready_first(const struct fw_ready *ready, uint32_t lane_lowest, int64_t tick)
+struct fw_job *fw_ready_best(const struct fw_ready *ready, uint32_t queues, int64_t tick)
 {
     struct fw_job *best = NULL;
-    for (uint32_t queue = 2 * lane_lowest; queue < 2 * FW_JOBS_LANES; queue++) {
-        const struct fw_job_level *level = ready->heaps[queue];
-        if (level != NULL && (best == NULL || ready_before(ready, level->first, best, tick))) {
-            best = level->first;
+    while (queues != 0) {
+        struct fw_job *head = ready->heaps[__builtin_ctz(queues)]->first;
+        queues &= queues - 1;
+        if (best == NULL || ready_before(ready, head, best, tick)) {
+            best = head;
         }
     }
     return best;

@@ -57,6 +57,7 @@ struct fw_ready {
 
     alignas(FW_CACHE_LINE) struct fw_job_level *heaps[2 * FW_JOBS_LANES]; /* The greatest keys. */
     struct fw_job_level *recent[2 * FW_JOBS_LANES]; /* Last pushed to; spares most lookups. */
+    uint32_t filled;                                /* Bit q: heaps[q] is not NULL. */
     uint32_t waiting[FW_JOBS_LANES];
     struct fw_job_level *free_first;
     uint32_t fresh;
@@ -82,7 +83,17 @@ void fw_ready_push(struct fw_ready *ready, struct fw_job *job);
  * The request that goes next at `tick` among those of `lane_lowest` and the lanes above, or NULL.
  * It stays where it is.
  */
-struct fw_job *fw_ready_first(const struct fw_ready *ready, uint32_t lane_lowest, int64_t tick);
+struct fw_job *fw_ready_best(const struct fw_ready *ready, uint32_t queues, int64_t tick);
+static inline struct fw_job *fw_ready_first(const struct fw_ready *ready, uint32_t lane_lowest,
+                                            int64_t tick)
+{
+    uint32_t queues = ready->filled & ~((1U << (2 * lane_lowest)) - 1);
+    if (queues == 0) {
+        return NULL;
+    }
+    bool one = (queues & (queues - 1)) == 0; /* As usual; else their heads are compared. */
+    return one ? ready->heaps[__builtin_ctz(queues)]->first : fw_ready_best(ready, queues, tick);
+}
 
 /* Removes a request that waits, first or not. */
 void fw_ready_remove(struct fw_ready *ready, struct fw_job *job);

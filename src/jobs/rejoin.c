@@ -106,7 +106,7 @@ static void rejoin_spin(const struct fw_jobs *jobs, const struct fw_jobs_owner *
             return;
         }
         FW_YIELD_POINT("jobs: looks again before it waits");
-        fw_jobs_relax();
+        fw_thread_relax();
     }
 }
 

@@ -51,7 +51,9 @@ void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
         atomic_fetch_add_explicit(&finish.record->run_ns, running->run_ns, memory_order_relaxed);
     }
     fw_jobs_finish(jobs, &finish);
-    fw_jobs_handles_close(self, self->depth);
+    if (self->handle_count > 0) {
+        fw_jobs_handles_close(self, self->depth);
+    }
 }
 
 /*
@@ -61,13 +63,13 @@ void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
 static void worker_spin(const struct fw_jobs *jobs)
 {
     for (uint32_t i = 0; i < jobs->policy.idle_spins; i++) {
-        /* Relaxed, both: whatever they say, the worker goes to the dispatcher next. */
+        /* Both are hints: whatever they say, the worker goes to the dispatcher next. */
         if (atomic_load_explicit(&jobs->backlog, memory_order_relaxed) ||
-            atomic_load_explicit(&jobs->inbox, memory_order_relaxed) != NULL) {
+            !fw_inbox_is_empty(&jobs->inbox)) {
             return;
         }
         FW_YIELD_POINT("jobs: looks again before it is idle");
-        fw_jobs_relax();
+        fw_thread_relax();
     }
 }
 
@@ -91,9 +93,7 @@ void fw_jobs_worker_run(void *argument)
     struct fw_jobs *jobs = self->jobs;
     fw_thread_self()->job_member = self;
     while (worker_next(jobs, self) != &jobs->sentinel) {
-        uint32_t lane = fw_job_lane(self->running[0].flags);
         fw_jobs_execute(jobs, self);
-        fw_cmls_leave(&jobs->word, lane);
         worker_spin(jobs);
     }
 }

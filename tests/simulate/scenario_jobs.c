@@ -11,6 +11,9 @@
  * lanes, and with lanes on threads alone, all are stuck; with lanes on both all end. In virtual
  * time that is exact: nothing else happens in the hour for which the feeders are awaited.
  *
+ * jobs-order: one worker, and threads that post with random priorities. Whatever had been posted
+ * when the worker ended its last request must not be passed over for something less urgent.
+ *
  * jobs-planted-*: mistakes made on purpose with the kernel's own parts.
  */
 #include <errno.h>
@@ -398,30 +401,140 @@ const struct sim_scenario sim_scenario_jobs_hang = {
     .run = hang_run,
 };
 
+/* jobs-order. */
+
+enum { ORDERED = 30, ORDER_POSTERS = 3 };
+
+struct ordered {
+    struct fw_job job;
+    int32_t priority;
+    uint32_t called; /* The moment at which its post began, and the one at which it returned. */
+    uint32_t returned;
+    bool is_due; /* The worker has ended a request since. */
+    bool started;
+};
+
+static struct {
+    struct fw_jobs *jobs;
+    struct fw_job_runnable runnable;
+    struct ordered requests[ORDER_POSTERS][ORDERED];
+    uint32_t moment;
+    uint32_t started;
+} order;
+
+static void ordered_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct ordered *self = FW_CONTAINER_OF(job, struct ordered, job);
+    self->started = true;
+    order.started++;
+    for (uint32_t i = 0; i < ORDER_POSTERS * ORDERED; i++) {
+        const struct ordered *other = &order.requests[i / ORDERED][i % ORDERED];
+        if (other->is_due && !other->started) {
+            SIM_EXPECT(other->priority <= self->priority);
+            SIM_EXPECT(other->priority < self->priority || other->returned > self->called);
+        }
+    }
+    if (sim_chance(3)) {
+        sim_sleep(sim_between(1, 20) * SIM_US);
+    }
+    for (uint32_t i = 0; i < ORDER_POSTERS * ORDERED; i++) {
+        struct ordered *other = &order.requests[i / ORDERED][i % ORDERED];
+        other->is_due = other->returned > 0;
+    }
+}
+
+static void order_poster(void *argument)
+{
+    struct ordered *requests = argument;
+    for (uint32_t i = 0; i < ORDERED; i++) {
+        struct ordered *request = &requests[i];
+        request->priority = (int32_t)sim_between(0, 4);
+        request->called = ++order.moment;
+        int rc = fw_jobs_post(order.jobs, &request->job, &order.runnable, &order, request->priority,
+                              FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY);
+        SIM_EXPECT(rc == 0);
+        request->returned = ++order.moment;
+        if (sim_chance(8)) {
+            sim_sleep(sim_between(1, 60) * SIM_US);
+        }
+    }
+}
+
+static void order_run(void)
+{
+    memset(&order, 0, sizeof order);
+    order.runnable = (struct fw_job_runnable){.run = ordered_run};
+    struct fw_jobs_policy policy;
+    fw_jobs_policy_init(&policy);
+    policy.workers = 1;
+    policy.mode = 0;
+    memset(policy.lane_waits_for, 0, sizeof policy.lane_waits_for);
+    policy.slots = (uint32_t)sim_between(3, 40);
+    policy.idle_spins = (uint32_t)sim_between(0, 2);
+    int rc = fw_jobs_create(&order.jobs, &policy, NULL);
+    SIM_EXPECT(rc == 0);
+    rc = fw_jobs_start(order.jobs, NULL);
+    SIM_EXPECT(rc == 0);
+    struct fw_thread threads[ORDER_POSTERS];
+    for (uint32_t i = 0; i < ORDER_POSTERS; i++) {
+        rc = fw_thread_create(&threads[i], "poster", order_poster, order.requests[i]);
+        FW_ASSERT(rc == 0);
+    }
+    for (uint32_t i = 0; i < ORDER_POSTERS; i++) {
+        fw_thread_join(&threads[i]);
+    }
+    struct fw_job *job;
+    uint32_t back = 0;
+    while (fw_jobs_rejoin_wait(order.jobs, &order, 0, FW_JOBS_FOREVER, &job) ==
+           FW_REJOIN_RETURNED) {
+        back++;
+    }
+    SIM_EXPECT(back == ORDER_POSTERS * ORDERED && order.started == back);
+    rc = fw_jobs_stop(order.jobs, FW_JOBS_DRAIN, NULL);
+    SIM_EXPECT(rc == 0);
+    fw_jobs_destroy(order.jobs);
+}
+
+const struct sim_scenario sim_scenario_jobs_order = {
+    .name = "jobs-order",
+    .purpose = "the most urgent request goes first, whatever is posted meanwhile",
+    .run = order_run,
+};
+
 /*
- * Planted: the admission word is lowered by a load and a store. An addition between the two is
- * lost, and the word no longer says what runs.
+ * Planted: the admission word is lowered without the lock under which it is raised. An addition
+ * between the load and the store is lost, and the word no longer says what runs.
  */
 enum { PLANTED_ROUNDS = 10, PLANTED_WORKERS = 3 };
 
 static struct {
+    struct fw_mutex role;
     _Atomic uint64_t word;
     uint64_t limits;
     _Atomic uint32_t inside;
 } admission;
 
+static bool admission_enter(void)
+{
+    fw_mutex_lock(&admission.role);
+    bool admitted = fw_cmls_enter(&admission.word, admission.limits, 3);
+    fw_mutex_unlock(&admission.role);
+    return admitted;
+}
+
 static void admission_worker(void *argument)
 {
     (void)argument;
     for (int i = 0; i < PLANTED_ROUNDS; i++) {
-        while (!fw_cmls_enter(&admission.word, admission.limits, 3)) {
+        while (!admission_enter()) {
             sim_sleep(SIM_US);
         }
         SIM_EXPECT(atomic_fetch_add(&admission.inside, 1) < 2);
         sim_sleep(sim_between(0, 3) * SIM_US);
         atomic_fetch_sub(&admission.inside, 1);
         uint64_t word = atomic_load(&admission.word);
-        FW_YIELD_POINT("planted: read the word"); /* The bug: fw_cmls_leave() is one step. */
+        FW_YIELD_POINT("planted: read the word"); /* The bug: this is the role's. */
         atomic_store(&admission.word, word - fw_cmls_unit(3));
     }
 }
@@ -441,6 +554,7 @@ static void planted_threads(void (*run)(void *argument))
 static void admission_run(void)
 {
     struct fw_cmls cmls = {.sums = {0, 0, 0, 2}};
+    fw_mutex_init(&admission.role, FW_RANK_JOBS_ROLE);
     atomic_store(&admission.word, 0);
     atomic_store(&admission.inside, 0);
     admission.limits = fw_cmls_pack(&cmls);
@@ -450,7 +564,7 @@ static void admission_run(void)
 
 const struct sim_scenario sim_scenario_jobs_planted_admission = {
     .name = "jobs-planted-admission",
-    .purpose = "lowers the admission word in two steps",
+    .purpose = "lowers the admission word without the lock",
     .run = admission_run,
     .planted = true,
 };

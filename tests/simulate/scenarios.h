@@ -32,6 +32,7 @@ extern const struct sim_scenario sim_scenario_jobs_hang;
 extern const struct sim_scenario sim_scenario_jobs_planted_admission;
 extern const struct sim_scenario sim_scenario_jobs_planted_exist;
 extern const struct sim_scenario sim_scenario_jobs_planted_wakeup;
+extern const struct sim_scenario sim_scenario_jobs_order;
 extern const struct sim_scenario sim_scenario_jobs_race;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
@@ -69,6 +70,7 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \
+    &sim_scenario_jobs_order, \
     &sim_scenario_jobs_race, \
     &sim_scenario_jobs_hang, \
     &sim_scenario_planted_publish, \

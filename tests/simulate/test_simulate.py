@@ -42,6 +42,7 @@ HONEST = [
     "handoff",
     "log",
     "jobs-hang",
+    "jobs-order",
     "jobs-race",
     "skeleton",
     "skeleton-faults",

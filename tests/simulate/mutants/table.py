@@ -17,9 +17,9 @@ DOMAIN = "src/engine/domain.c"
 QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
 DISPATCH = "src/jobs/dispatch.c"
+INBOX = "src/jobs/inbox.c"
 OWNER = "src/jobs/owner.c"
 POST = "src/jobs/post.c"
-WORKER = "src/jobs/worker.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -184,7 +184,7 @@ MUTANTS = [
     # ---- the job kernel
     Mutant("jobs-sleeps-without-a-last-look", DISPATCH, "jobs-race",
            "a request that was posted before the bell was armed waits beside an idle worker",
-           [("        if (atomic_load_explicit(&jobs->inbox, memory_order_relaxed) == NULL) {\n"
+           [("        if (fw_inbox_is_empty(&jobs->inbox)) {\n"
              "            return;\n        }\n        (void)fw_doorbell_disarm",
              "        return;\n        (void)fw_doorbell_disarm")]),
     Mutant("jobs-bell-not-answered", POST, "jobs-race",
@@ -206,22 +206,27 @@ MUTANTS = [
              "    news = false;\n    if (news) {\n        fw_owner_unwait")]),
     Mutant("jobs-end-wakes-nobody", OWNER, "jobs-race",
            "a rejoin sleeps beside a finished request",
-           [("    return atomic_load_explicit(&owner->waited_for, memory_order_relaxed);",
+           [("    return atomic_load_explicit(&owner->waited_for, memory_order_seq_cst);",
              "    return false;")]),
     Mutant("jobs-none-exist-told-to-one", OWNER, "jobs-race",
            "of several that wait, one learns that no request exists",
            [("        if (!empty) {\n            break;", "        if (true) {\n            break;")]),
-    Mutant("jobs-word-lowered-in-two-steps", WORKER, "jobs-race",
-           "an admission between the two is lost",
-           [("        fw_cmls_leave(&jobs->word, lane);",
-             '        uint64_t word = atomic_load(&jobs->word);\n        FW_YIELD_POINT("mutant");\n'
-             "        atomic_store(&jobs->word, word - fw_cmls_unit(lane));")]),
+    Mutant("jobs-inbox-not-compared", DISPATCH, "jobs-order",
+           "a request in the inbox that is more urgent than all that wait is left there",
+           [("!fw_inbox_is_below(&jobs->inbox, job->key)", "false")]),
+    Mutant("jobs-inbox-looked-at-once", INBOX, "jobs-order",
+           "of what has come since the last look only the first is compared",
+           [("    while (inbox->key_max <= key) {", "    if (inbox->key_max <= key) {"),
+            ("        inbox->seen++;\n", "        inbox->seen++;\n        return seen_key <= key;\n")]),
+    Mutant("jobs-inbox-too-small", INBOX, "jobs-race",
+           "a request is overwritten before anyone has read it",
+           [("    while (size < slots) {", "    while (2 * size < slots) {")]),
     Mutant("jobs-slots-not-granted", DISPATCH, "jobs-race",
            "who waits for a slot is not told that there is one",
            [("if (atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {", "if (false) {")]),
     Mutant("jobs-farewell-ignores-running", DISPATCH, "jobs-race",
            "workers go home while a request runs that may still post",
-           [("           atomic_load_explicit(&jobs->word, memory_order_acquire) == 0 &&\n", "")]),
+           [("           atomic_load_explicit(&jobs->word, memory_order_relaxed) == 0 &&\n", "")]),
     Mutant("jobs-farewell-ignores-helpers", DISPATCH, "jobs-race",
            "the same, for a request that runs inside a rejoin",
            [("jobs->ending && jobs->helping == 0 &&", "jobs->ending &&")]),
