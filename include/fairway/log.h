@@ -131,15 +131,50 @@ struct fw_log_site {
                 .file = __FILE__,                                                            \
                 .line = __LINE__,                                                            \
             };                                                                               \
-            fw_log_write(&fw_log_site_here, __VA_ARGS__);                                    \
+            FW_LOG_CALL(&fw_log_site_here, __VA_ARGS__);                                     \
         }                                                                                    \
     } while (0)
 #define FW_LOG_FIRST(first, ...) first
+
+/*
+ * Most lines have a few numbers and nothing else. Those go to fw_log_write_words() in registers,
+ * once the log knows the site; to take them out of a variable list would be a good part of what the
+ * whole call costs. Of the two calls one is made, and the compiler knows which numbers are; the
+ * other is still there for it to check the format.
+ */
+#define FW_LOG_CALL(site, ...)                                                            \
+    FW_LOG_PICK(__VA_ARGS__, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY,  \
+                FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY, FW_LOG_ANY,   \
+                FW_LOG_ANY, FW_LOG_4, FW_LOG_3, FW_LOG_2, FW_LOG_1, FW_LOG_0, FW_LOG_ANY) \
+    (site, __VA_ARGS__)
+#define FW_LOG_PICK(f, a, b, c, d, e, g, h, i, j, k, l, m, n, o, p, q, name, ...) name
+
+#define FW_LOG_ANY(site, ...) fw_log_write(site, __VA_ARGS__)
+#define FW_LOG_0(site, f)     FW_LOG_WORDS(site, true, (f), 0, 0, 0, 0)
+#define FW_LOG_1(site, f, a)  FW_LOG_WORDS(site, FW_LOG_NUMBER(a), (f, a), a, 0, 0, 0)
+#define FW_LOG_2(site, f, a, b) \
+    FW_LOG_WORDS(site, FW_LOG_NUMBER(a) && FW_LOG_NUMBER(b), (f, a, b), a, b, 0, 0)
+#define FW_LOG_3(site, f, a, b, c)                                                                \
+    FW_LOG_WORDS(site, FW_LOG_NUMBER(a) && FW_LOG_NUMBER(b) && FW_LOG_NUMBER(c), (f, a, b, c), a, \
+                 b, c, 0)
+#define FW_LOG_4(site, f, a, b, c, d)                                                          \
+    FW_LOG_WORDS(site,                                                                         \
+                 FW_LOG_NUMBER(a) && FW_LOG_NUMBER(b) && FW_LOG_NUMBER(c) && FW_LOG_NUMBER(d), \
+                 (f, a, b, c, d), a, b, c, d)
+#define FW_LOG_NUMBER(argument) (__builtin_classify_type(argument) == 1) /* An integer. */
+#define FW_LOG_WORDS(site, all_numbers, list, a, b, c, d)                                       \
+    ((all_numbers) && atomic_load_explicit(&(site)->known, memory_order_relaxed) != NULL        \
+         ? fw_log_write_words(site, (uint64_t)(a), (uint64_t)(b), (uint64_t)(c), (uint64_t)(d)) \
+         : fw_log_write(site, FW_LOG_UNPACK list))
+#define FW_LOG_UNPACK(...) __VA_ARGS__
 
 /* What the macros call. `format` is the site's, given again so that the compiler checks it. */
 FW_PUBLIC void fw_log_register(struct fw_log_module *module);
 FW_PUBLIC void fw_log_write(struct fw_log_site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same with the arguments as words, the first ones of as many as the format has. */
+FW_PUBLIC void fw_log_write_words(struct fw_log_site *site, uint64_t a, uint64_t b, uint64_t c,
+                                  uint64_t d);
 
 /*
  * Sets the level of the module of that name, or for NULL of all modules, those still to be loaded

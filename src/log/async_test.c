@@ -189,6 +189,72 @@ static void test_every_format(void **state)
     assert_text(expected);
 }
 
+/* Numbers take the short way from the second time on; see FW_LOG_CALL(). */
+static uint32_t evaluated;
+
+static void log_numbers(void)
+{
+    enum { SOME = 7 };
+    evaluated++;
+    FW_LOG(alpha, ERROR, "none");
+    FW_LOG(alpha, ERROR, "%d", -5);
+    FW_LOG(alpha, ERROR, "%u %c", UINT32_MAX, 'x');
+    FW_LOG(alpha, ERROR, "%lld %hhu %x", (long long)INT64_MIN, (unsigned char)200, (unsigned)SOME);
+    FW_LOG(alpha, ERROR, "%*d|%zu %d", 4, 1, (size_t)UINT64_MAX, true);
+    FW_LOG(alpha, ERROR, "%d %s", 1, "string");
+    FW_LOG(alpha, ERROR, "%.1f %d", 0.5, 2);
+    FW_LOG(alpha, ERROR, "%u", evaluated++);
+}
+
+static void *log_numbers_elsewhere(void *unused)
+{
+    (void)pthread_setname_np(pthread_self(), "other");
+    (void)unused;
+    log_numbers();
+    return NULL;
+}
+
+static void expect_numbers(char *expected, size_t size, const char *thread, uint32_t number)
+{
+    const char *lines[] = {"none",
+                           "-5",
+                           "4294967295 x",
+                           "-9223372036854775808 200 7",
+                           "   1|18446744073709551615 1",
+                           "1 string",
+                           "0.5 2"};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(lines); i++) {
+        size_t length = strlen(expected);
+        (void)snprintf(expected + length, size - length, "error   alpha [%s] %s\n", thread,
+                       lines[i]);
+    }
+    size_t length = strlen(expected);
+    (void)snprintf(expected + length, size - length, "error   alpha [%s] %u\n", thread, number);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    static char expected[8192];
+    pthread_t thread;
+    expected[0] = '\0';
+    evaluated = 0;
+    log_numbers(); /* Synchronous. */
+    start(1, false);
+    log_numbers(); /* The sites become known, */
+    log_numbers(); /* and are. */
+    assert_true(fw_log_drain());
+    /* Known sites, from a thread for which there is no ring. */
+    assert_int_equal(pthread_create(&thread, NULL, log_numbers_elsewhere, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    fw_log_stop();
+    log_numbers();
+    for (uint32_t i = 0; i < 5; i++) {
+        expect_numbers(expected, sizeof expected, i == 3 ? "other" : "async_test", 2 * i + 1);
+    }
+    assert_text(expected);
+}
+
 static void test_no_memory_for_a_site(void **state)
 {
     (void)state;
@@ -771,6 +837,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sync_async_sync, setup, teardown),
         cmocka_unit_test_setup_teardown(test_start_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_every_format, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_numbers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory_for_a_site, setup, teardown),
         cmocka_unit_test_setup_teardown(test_drop, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_to_the_last_byte, setup, teardown),

@@ -17,6 +17,7 @@
 #include "log/writer.h"
 
 enum { REST_NS = FW_NS_PER_MS }; /* How long the writer's thread lets lines gather. */
+enum { WORDS = 4 };              /* That fw_log_write_words() takes. */
 
 const char *const fw_log_level_names[] = {[FW_LOG_ERROR] = "error",
                                           [FW_LOG_WARNING] = "warning",
@@ -217,6 +218,76 @@ void fw_log_write(struct fw_log_site *site, const char *format, ...)
     va_start(arguments, format);
     write_slow(self, site, arguments);
     va_end(arguments);
+}
+
+/* A line of a few numbers whose thread has no ring: it is made here, and goes the long way as text.
+ * The log knew this site, so its format can be taken apart. */
+static void words_as_text(const struct fw_log_site *site, const uint64_t words[WORDS])
+{
+    struct fw_log_format format;
+    char message[FW_LOG_MESSAGE_MAX + 1];
+    bool parsed = fw_log_format_parse(&format, site->format);
+    FW_ASSERT(parsed && format.argument_count <= WORDS);
+    int length = fw_log_format_render(&format, (const unsigned char *)words,
+                                      format.argument_count * sizeof(uint64_t), message);
+    FW_ASSERT(length >= 0);
+    struct fw_log_site text = {.module = site->module,
+                               .level = site->level,
+                               .format = "%s",
+                               .file = site->file,
+                               .line = site->line,
+                               .is_text = true};
+    fw_log_write(&text, "%s", message);
+}
+
+/* All but the usual call. The thread has said that it is inside `ring`, and this takes it back. */
+static __attribute__((noinline)) void write_words_slow(struct fw_thread_state *self,
+                                                       struct fw_log_ring *ring,
+                                                       const struct fw_log_site *site,
+                                                       const uint64_t words[WORDS])
+{
+    /* Acquire, for the release in ring.c. */
+    const struct fw_log_known *known = atomic_load_explicit(&site->known, memory_order_acquire);
+    bool stored = ring != NULL && known != NULL;
+    if (stored) {
+        uint32_t words_size = (uint32_t)(known->format.argument_count * sizeof(uint64_t));
+        FW_ASSERT(known->format.argument_count <= WORDS);
+        unsigned char *at =
+            claim(ring, (uint32_t)sizeof(struct fw_log_record) + words_size, known->level);
+        if (at != NULL) {
+            unsigned char *out = record_begin(at, false, self);
+            memcpy(out, words, words_size);
+            record_end(ring, at, known->id, out + words_size);
+        }
+    }
+    own_leave(self);
+    if (!stored) {
+        words_as_text(site, words);
+    }
+}
+
+/* The usual call: a thread whose ring has room, and all arguments are in registers. */
+void fw_log_write_words(struct fw_log_site *site, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+    struct fw_thread_state *self = fw_thread_self();
+    struct fw_log_ring *ring = own_enter(self);
+    /* Acquire, for the release in ring.c. */
+    const struct fw_log_known *known = atomic_load_explicit(&site->known, memory_order_acquire);
+    uint32_t size = (uint32_t)(sizeof(struct fw_log_record) + WORDS * sizeof(uint64_t));
+    if (FW_LIKELY(ring != NULL && known != NULL && known->format.argument_count <= WORDS &&
+                  fw_log_ring_has_room(ring, size))) {
+        unsigned char *at = ring->at;
+        unsigned char *out = record_begin(at, false, self);
+        unsigned char *end = out + known->format.argument_count * sizeof(uint64_t);
+        out = fw_log_pack_word(out, a); /* All four, whether they are part of it or not. */
+        out = fw_log_pack_word(out, b);
+        out = fw_log_pack_word(out, c);
+        (void)fw_log_pack_word(out, d);
+        record_end(ring, at, known->id, end);
+        own_leave(self);
+        return;
+    }
+    write_words_slow(self, ring, site, (const uint64_t[WORDS]){a, b, c, d});
 }
 
 /* ---- Modules and levels. ---- */

@@ -89,13 +89,19 @@ FW_INTERNAL extern struct fw_log_rings fw_log_rings;
 /* Looks how much room there is by now, and goes to the start of the buffer if need be. */
 unsigned char *fw_log_ring_claim_slow(struct fw_log_ring *ring, uint32_t size);
 
+/* There is room for a record of at most `size` bytes at `at`, and that is known already. */
+static inline bool fw_log_ring_has_room(const struct fw_log_ring *ring, uint32_t size)
+{
+    return (size_t)(ring->room_end - ring->at) >= size;
+}
+
 /*
  * Room for a record of at most `size` bytes, or NULL. The caller fills it from its start and then
  * commits it; nobody sees it before.
  */
 static inline unsigned char *fw_log_ring_claim(struct fw_log_ring *ring, uint32_t size)
 {
-    if (FW_LIKELY((size_t)(ring->room_end - ring->at) >= size)) {
+    if (FW_LIKELY(fw_log_ring_has_room(ring, size))) {
         return ring->at;
     }
     return fw_log_ring_claim_slow(ring, size);
