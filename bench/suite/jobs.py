@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job kernel beside other pools of threads, and beside itself with more requests waiting."""
 
+import json
 import subprocess
 
 from . import measure
@@ -14,6 +15,8 @@ WAITING = 1_000_000
 LIMIT_NS = 150
 MIXED = 50_000  # More than a second: the search has 30 windows of 40 ms.
 FIXED = (4, 8, 16)
+HANDS = (1, 4, 16, 64)
+HAND_WORKERS = 4
 
 STRICT = ["glib", "apr"]  # Those that keep strict priorities.
 RELAXED = ["uv", "gomp", "tbb"]
@@ -97,6 +100,30 @@ def run_autonomic(context):
                            peer=f"{best} workers, the best fixed number", bar=1 / 0.95, unit=unit)
 
 
+def run_relaxed(context):
+    """Requests taken one, and several, at a time: what it costs and how far the order is off."""
+    program = context.program("bench", "jobs", "jobs_rank")
+    found = {hand: [] for hand in HANDS}
+    for number in range(context.rounds(ROUNDS)):
+        for hand in measure.alternate(list(HANDS), number):
+            command = [program, str(hand), str(HAND_WORKERS), str(context.scaled(COUNT))]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise Unavailable(f"{' '.join(command)} failed: {done.stderr.strip()}")
+            found[hand].append(json.loads(done.stdout))
+    unit = f"ns per request; one producer, {HAND_WORKERS} workers"
+    figures = {hand: [report["ns"] for report in reports] for hand, reports in found.items()}
+    measure.print_table(f"jobs-relaxed: {unit}",
+                        [(f"hand of {hand}", samples) for hand, samples in figures.items()])
+    for hand, reports in found.items():
+        mean = measure.median([report["mean"] for report in reports])
+        most = max(report["max"] for report in reports)
+        print(f"  hand of {hand:2}: rank error {mean:.2f} in the mean, {most} at most")
+    parts = [measure.compare(f"jobs-relaxed-{hand}", figures[hand], figures[1],
+                             peer="strict order", bar=1.0, unit=unit) for hand in HANDS[1:]]
+    return {**measure.combine("jobs-relaxed", parts), "informational": True}
+
+
 def run_wake(context):
     """From a post to a sleeping worker and back; for information, the kernel's part is the most."""
     figures = [measured(context, "jobs_post", "jobs-wake", context.scaled(WAKES))
@@ -112,5 +139,7 @@ BENCHMARKS = {
     "jobs-ageing": Benchmark("a dispatch while a million requests wait and age", run_ageing),
     "jobs-autonomic": Benchmark("the number of workers that the kernel finds, beside the best fixed one",
                                 run_autonomic),
+    "jobs-relaxed": Benchmark("workers that take several requests at once, beside strict order",
+                              run_relaxed),
     "jobs-wake": Benchmark("waking an idle worker and its poster", run_wake),
 }

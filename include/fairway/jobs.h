@@ -50,7 +50,10 @@
  *
  * Priority. A larger number is more urgent, equals go in the order they were posted. With ageing a
  * request gains 1 for each interval that it waits, with boosting and FW_JOB_BOOST the boost beside
- * it. A request that its lane holds back is passed over; one that runs is never interrupted.
+ * it. A request that its lane holds back is passed over; one that runs is never interrupted. Who
+ * prefers throughput may let workers take several requests at once (policy.hand): then one that is
+ * posted meanwhile is passed over by at most hand - 1 less urgent ones per worker. Nothing else is
+ * relaxed, neither lanes nor owners; docs/relaxed-order.md has figures.
  *
  * Lanes. A request that waits for others keeps its thread. So that there is always a thread left
  * for those it waits for, requests say which level of the hierarchy they are: services (lane 0)
@@ -92,6 +95,7 @@ enum {
     FW_JOBS_OWNERS_MAX = 1 << 24,
     FW_JOBS_HANDLES_MAX = 16, /* Open at once on one thread. */
     FW_JOBS_DEPTH_MAX = 8,    /* Requests inside each other on one thread, see FW_REJOIN_HELP. */
+    FW_JOBS_HAND_MAX = 64,    /* Requests that a worker takes at once. */
     FW_JOBS_REASON_SIZE = 256,
     FW_JOBS_COMMAND_SIZE = 256,  /* Of a command line. */
     FW_JOBS_OUTPUT_SIZE = 65536, /* Of a command's answer. */
@@ -203,6 +207,11 @@ struct fw_jobs_policy {
     bool drain_log;
     bool timing;         /* Measure how long requests wait and run. */
     uint32_t idle_spins; /* How often who has to wait looks again before it sleeps. */
+    /*
+     * How many requests a worker takes at once; 1: the order of priority is strict. At most
+     * FW_JOBS_HAND_MAX. While `timing` is on it counts as 1.
+     */
+    uint32_t hand;
 };
 
 struct fw_jobs_reason {

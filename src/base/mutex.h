@@ -38,6 +38,7 @@ enum fw_lock_rank {
     FW_RANK_JOBS_COMMANDS = 70, /* Commands under way and timed; they are posted under it. */
     FW_RANK_JOBS_ROLE = 72,     /* The dispatcher's role; taken by try-lock. */
     FW_RANK_JOBS_FRONT = 74,    /* Posting and rejoining: owners and slots. */
+    FW_RANK_JOBS_HAND = 76,     /* What a worker runs, and will run next. */
     FW_RANK_LOG_SHARED = 79,    /* The log's ring for threads that have none of their own. */
     FW_RANK_LOG = 80,           /* The log's writer: anyone may log under any lock but a leaf. */
     FW_RANK_LOG_LISTS = 82,     /* Who logs: modules, sites, rings. Never held while writing. */

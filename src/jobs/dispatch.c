@@ -6,7 +6,9 @@
 #include "io/clock.h"
 #include "jobs/kernel.h"
 
-void fw_jobs_drain_inbox(struct fw_jobs *jobs)
+/* Moves what was posted into the ready pool. */
+static void drain_inbox(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+static void drain_inbox(struct fw_jobs *jobs)
 {
     struct fw_job *job;
     while ((job = fw_inbox_take(&jobs->inbox)) != NULL) {
@@ -16,15 +18,18 @@ void fw_jobs_drain_inbox(struct fw_jobs *jobs)
     }
 }
 
+void fw_jobs_gather(struct fw_jobs *jobs)
+{
+    fw_jobs_hands_recall(jobs);
+    drain_inbox(jobs);
+}
+
 static inline void unready(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);
 static inline void unready(struct fw_jobs *jobs, struct fw_job *job)
 {
     fw_ready_remove(&jobs->ready, job);
     fw_owner_ready_remove(job->record, job);
-    uint32_t lane = fw_job_lane(job->flags);
-    /* Release, for the acquire in slot_try(). Only the holder of the role writes it. */
-    uint64_t freed = atomic_load_explicit(&jobs->slots_freed[lane], memory_order_relaxed);
-    atomic_store_explicit(&jobs->slots_freed[lane], freed + 1, memory_order_release);
+    fw_jobs_slot_free(jobs, fw_job_lane(job->flags));
 }
 
 void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job)
@@ -65,17 +70,7 @@ static inline void note_running(struct fw_jobs *jobs, struct fw_jobs_member *mem
 {
     FW_ASSERT(member->depth < FW_JOBS_DEPTH_MAX);
     struct fw_jobs_running *running = &member->running[member->depth++];
-    running->job = job;
-    running->runnable = job->runnable;
-    running->owner = job->owner;
-    running->record = job->record;
-    running->priority = job->priority;
-    running->flags = job->flags;
-    running->sequence = job->sequence;
-    running->begin_ns = 0;
-    running->run_ns = 0;
-    /* Relaxed: a reader is the thread that is given the request, and learns of that by acquire. */
-    atomic_store_explicit(&running->cancelled, false, memory_order_relaxed);
+    fw_jobs_running_set(running, job);
     job->record->dispatched++;
     if (job->posted_ns != 0) {
         note_wait(jobs, running, job->posted_ns);
@@ -92,7 +87,8 @@ void fw_jobs_note_ended(struct fw_jobs *jobs, struct fw_jobs_member *member)
 {
     FW_ASSERT(member->depth > 0);
     const struct fw_jobs_running *running = &member->running[--member->depth];
-    fw_counter_increment(&jobs->metrics.run);
+    fw_counter_add(&jobs->metrics.run, 1 + member->hand_ended);
+    member->hand_ended = 0; /* It has come by, or runs a request inside another. */
     if (running->run_ns > 0) {
         fw_histogram_record(fw_jobs_metrics_run(&jobs->metrics, fw_job_lane(running->flags)),
                             (uint64_t)running->run_ns);
@@ -128,8 +124,10 @@ static void dispatch_collect(struct fw_jobs *jobs)
     }
 }
 
-static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);
-static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
+/* Gives it to an idle worker, and returns whom. */
+static struct fw_jobs_member *dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
+    FW_REQUIRES(jobs->role);
+static struct fw_jobs_member *dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
 {
     struct fw_jobs_member *member = jobs->idle;
     jobs->idle = member->idle_next;
@@ -143,6 +141,7 @@ static void dispatch_assign(struct fw_jobs *jobs, struct fw_job *job)
     if (member != fw_jobs_self(jobs)) {
         fw_unpark(&member->parker);
     }
+    return member;
 }
 
 /*
@@ -156,7 +155,7 @@ static struct fw_job *dispatch_best(struct fw_jobs *jobs, uint32_t lane_lowest, 
     struct fw_job *job = fw_ready_first(&jobs->ready, lane_lowest, tick);
     bool keys_decide = jobs->ready.slopes[FW_READY_BOOSTED] == jobs->ready.slopes[FW_READY_PLAIN];
     if (job == NULL || !keys_decide || !fw_inbox_is_below(&jobs->inbox, job->key)) {
-        fw_jobs_drain_inbox(jobs);
+        drain_inbox(jobs);
         job = fw_ready_first(&jobs->ready, lane_lowest, tick);
     }
     return job;
@@ -168,16 +167,25 @@ static void dispatch_requests(struct fw_jobs *jobs)
 {
     uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
     int64_t tick = dispatch_tick(jobs);
+    struct fw_jobs_member *self = fw_jobs_self(jobs);
+    bool given = false; /* One to ourselves. */
     while (jobs->idle != NULL) {
         uint64_t word = atomic_load_explicit(&jobs->word, memory_order_relaxed);
         uint32_t lowest = fw_cmls_lowest(word, limits);
         struct fw_job *job = lowest < FW_JOBS_LANES ? dispatch_best(jobs, lowest, tick) : NULL;
+        if (job == NULL && lowest < FW_JOBS_LANES && jobs->hands_out) {
+            fw_jobs_hands_recall(jobs); /* Nobody idles while another has more than he runs. */
+            job = fw_ready_first(&jobs->ready, lowest, tick);
+        }
         if (job == NULL) {
             return;
         }
         bool admitted = fw_cmls_enter(&jobs->word, limits, fw_job_lane(job->flags));
         FW_ASSERT(admitted);
-        dispatch_assign(jobs, job);
+        given = dispatch_assign(jobs, job) == self || given;
+    }
+    if (given && jobs->policy.hand > 1) {
+        fw_jobs_hand_fill(jobs, self, tick); /* No other worker is idle. */
     }
 }
 
@@ -197,7 +205,7 @@ static void dispatch_farewell(struct fw_jobs *jobs)
         return;
     }
     while (jobs->idle != NULL) {
-        dispatch_assign(jobs, &jobs->sentinel);
+        (void)dispatch_assign(jobs, &jobs->sentinel);
     }
 }
 

@@ -22,6 +22,7 @@ void fw_jobs_member_init(struct fw_jobs_member *member, struct fw_jobs *jobs, in
     member->jobs = jobs;
     member->id = id;
     fw_parker_init(&member->parker);
+    fw_mutex_init(&member->hand_lock, FW_RANK_JOBS_HAND);
 }
 
 static void member_enlist(struct fw_jobs *jobs, struct fw_jobs_member *member)
@@ -34,6 +35,7 @@ static void member_enlist(struct fw_jobs *jobs, struct fw_jobs_member *member)
 void fw_jobs_limits_replace(struct fw_jobs *jobs, uint32_t count)
 {
     jobs->limits_count = count;
+    fw_jobs_hands_recall(jobs); /* They were filled under the limits of before. */
     count = count < jobs->policy.workers ? count : jobs->policy.workers;
     uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
     if (fw_cmls_field(limits, FW_JOBS_LANES - 1) == count) {

@@ -92,9 +92,19 @@ struct fw_jobs_member {
     struct fw_jobs_member *available_next; /* On the stack of the available. */
     struct fw_jobs_member *idle_next;      /* Under role. */
 
-    /* Under role; the thread itself may read its own. */
+    /*
+     * Under role, or under hand_lock by a worker that goes on with its hand: who looks needs both,
+     * and the thread itself neither.
+     */
     struct fw_jobs_running running[FW_JOBS_DEPTH_MAX];
     uint32_t depth;
+
+    /* See hand.c. Under hand_lock. */
+    struct fw_mutex hand_lock;
+    struct fw_job *hand[FW_JOBS_HAND_MAX];
+    uint32_t hand_first;
+    uint32_t hand_end;
+    uint32_t hand_ended; /* Requests that ended since the worker last came by. */
 
     /* The thread's own. */
     struct fw_jobs_handle handles[FW_JOBS_HANDLES_MAX];
@@ -160,6 +170,7 @@ struct fw_jobs {
     struct fw_jobs_member *idle; /* Newest first: its cache is the warmest. */
     struct fw_list members;      /* All of them. */
     bool bell_armed;
+    bool hands_out;   /* Some worker may have a hand. */
     uint32_t helping; /* Requests that run inside a rejoin. */
     bool open;        /* Requests are dispatched: all workers have been started. */
     bool dismissed;   /* Workers are sent home at once: starting them has failed. */
@@ -210,8 +221,43 @@ void fw_jobs_dispatch(struct fw_jobs *jobs, struct fw_jobs_member *arriving) FW_
 void fw_jobs_role_lock(struct fw_jobs *jobs) FW_ACQUIRES(jobs->role) FW_EXCLUDES(jobs->front);
 void fw_jobs_role_unlock(struct fw_jobs *jobs) FW_RELEASES(jobs->role) FW_EXCLUDES(jobs->front);
 
-/* Moves what was posted into the ready pool. */
-void fw_jobs_drain_inbox(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+/* Brings all that waits into the ready pool: what was posted, and what workers have in hand. */
+void fw_jobs_gather(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+
+/* Hands, see hand.c: puts all back; fills that of the caller, a worker; goes on with it. */
+void fw_jobs_hands_recall(struct fw_jobs *jobs) FW_REQUIRES(jobs->role);
+void fw_jobs_hand_fill(struct fw_jobs *jobs, struct fw_jobs_member *self, int64_t tick)
+    FW_REQUIRES(jobs->role);
+FW_MUST_CHECK bool fw_jobs_hand_next(struct fw_jobs *jobs, struct fw_jobs_member *self)
+    FW_EXCLUDES(jobs->role);
+
+/* Notes which request it is that runs. */
+static inline void fw_jobs_running_set(struct fw_jobs_running *running, struct fw_job *job)
+{
+    running->job = job;
+    running->runnable = job->runnable;
+    running->owner = job->owner;
+    running->record = job->record;
+    running->priority = job->priority;
+    running->flags = job->flags;
+    running->sequence = job->sequence;
+    running->begin_ns = 0;
+    running->run_ns = 0;
+    /* Relaxed: a reader is the thread that is given the request, and learns of that by acquire. */
+    atomic_store_explicit(&running->cancelled, false, memory_order_relaxed);
+}
+
+/* Gives the slot of a request back that begins. Release, for the acquire in slots_recount(). */
+static inline void fw_jobs_slot_free(struct fw_jobs *jobs, uint32_t lane)
+{
+    if (FW_UNLIKELY(jobs->policy.hand > 1)) {
+        atomic_fetch_add_explicit(&jobs->slots_freed[lane], 1, memory_order_release);
+        return;
+    }
+    /* Only the holder of the role writes it. */
+    uint64_t freed = atomic_load_explicit(&jobs->slots_freed[lane], memory_order_relaxed);
+    atomic_store_explicit(&jobs->slots_freed[lane], freed + 1, memory_order_release);
+}
 
 /* Takes a request out of the ready pool and frees its slot. */
 void fw_jobs_unready(struct fw_jobs *jobs, struct fw_job *job) FW_REQUIRES(jobs->role);

@@ -62,6 +62,8 @@ static void test_policy(void **state)
     REFUSED(ageing_interval_ns, 0, "intervals");
     REFUSED(review_interval_ns, 999, "intervals");
     REFUSED(idle_spins, 2000000, "spins");
+    REFUSED(hand, 0, "hand");
+    REFUSED(hand, FW_JOBS_HAND_MAX + 1, "hand");
     REFUSED(lanes_used, 7, "lane 3");
     /* What could hang. */
     REFUSED(lane_percent[1], 0, "no share");
@@ -560,6 +562,92 @@ static void until_cancelled_run(struct fw_job_runnable *runnable, struct fw_job 
 }
 static struct fw_job_runnable until_cancelled = {.run = until_cancelled_run};
 
+/* What a worker has in hand goes before what comes later, however urgent, and can be cancelled. */
+static void test_hand(void **state)
+{
+    (void)state;
+    policy.workers = 1;
+    policy.mode = FW_JOBS_UNCHECKED;
+    policy.hand = 3;
+    for (int cancel = 0; cancel <= 1; cancel++) {
+        struct fw_jobs *jobs = jobs_start(&policy);
+        struct gate gates[2] = {{.is_open = false}, {.is_open = false}};
+        struct gated held[2] = {{.gate = &gates[0]}, {.gate = &gates[1]}};
+        struct noted requests[4];
+        atomic_store(&note_count, 0);
+        assert_int_equal(fw_jobs_post(jobs, &held[0].job, &gated_runnable, held, 0, 0), 0);
+        gate_await(&gates[0], 1);
+        assert_int_equal(fw_jobs_post(jobs, &held[1].job, &gated_runnable, held, 0, 0), 0);
+        for (int i = 0; i < 3; i++) {
+            requests[i] = (struct noted){.number = i};
+            assert_int_equal(fw_jobs_post(jobs, &requests[i].job, &noted_runnable, requests, 0, 0),
+                             0);
+        }
+        atomic_store(&gates[0].is_open, true);
+        gate_await(&gates[1], 1); /* It runs, and two of the three are in the worker's hand. */
+        requests[3] = (struct noted){.number = 3};
+        assert_int_equal(fw_jobs_post(jobs, &requests[3].job, &noted_runnable, &gates, 9, 0), 0);
+        if (cancel == 1) {
+            struct fw_jobs_owner_statistics statistics;
+            assert_int_equal(fw_jobs_owner_statistics(jobs, requests, &statistics), 0);
+            assert_int_equal(statistics.waiting, 3);
+            assert_int_equal(statistics.dispatched, 0);
+            assert_int_equal(fw_jobs_cancel(jobs, requests), 3);
+        }
+        atomic_store(&gates[1].is_open, true);
+        struct fw_jobs_account account;
+        assert_int_equal(fw_jobs_stop(jobs, FW_JOBS_DRAIN, &account), 0);
+        fw_jobs_destroy(jobs);
+        assert_int_equal(account.run, cancel == 1 ? 3 : 6);
+        assert_int_equal(note_count, cancel == 1 ? 1 : 4);
+        static const int order[] = {0, 1, 3, 2};
+        for (int i = 0; i < 4 && cancel == 0; i++) {
+            assert_int_equal(notes[i], order[i]);
+        }
+    }
+}
+
+/* A limit that is lowered holds at once, also for what a worker has in hand. */
+static void test_hand_and_limits(void **state)
+{
+    (void)state;
+    policy.workers = 2;
+    policy.mode = FW_JOBS_UNCHECKED;
+    policy.hand = 4;
+    policy.review_interval_ns = 1000000;
+    struct fw_jobs *jobs = jobs_start(&policy);
+    struct gate gates[3] = {{.is_open = false}, {.is_open = false}, {.is_open = false}};
+    struct gated held[3] = {{.gate = &gates[0]}, {.gate = &gates[1]}, {.gate = &gates[2]}};
+    struct noted requests[3];
+    struct fw_jobs_statistics statistics;
+    atomic_store(&note_count, 0);
+    for (int i = 0; i < 2; i++) { /* Both workers are busy, */
+        assert_int_equal(fw_jobs_post(jobs, &held[i].job, &gated_runnable, held, 0, 0), 0);
+        gate_await(&gates[i], 1);
+    }
+    assert_int_equal(fw_jobs_post(jobs, &held[2].job, &gated_runnable, held, 9, 0), 0);
+    for (int i = 0; i < 3; i++) {
+        requests[i] = (struct noted){.number = i};
+        assert_int_equal(fw_jobs_post(jobs, &requests[i].job, &noted_runnable, requests, 0, 0), 0);
+    }
+    atomic_store(&gates[1].is_open, true);
+    gate_await(&gates[2], 1); /* and one of them has two requests in hand. */
+    assert_int_equal(fw_jobs_set(jobs, FW_JOBS_SET_WORKERS_ACTIVE, 1), 0);
+    do {
+        pause_briefly();
+        fw_jobs_statistics(jobs, &statistics);
+    } while (statistics.adopted == 0);
+    atomic_store(&gates[2].is_open, true);
+    do {
+        pause_briefly();
+        fw_jobs_statistics(jobs, &statistics);
+    } while (statistics.run < 2);
+    assert_int_equal(atomic_load(&note_count), 0); /* The other one is the only one that may. */
+    atomic_store(&gates[0].is_open, true);
+    jobs_end(jobs);
+    assert_int_equal(atomic_load(&note_count), 3);
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -728,6 +816,8 @@ int main(void)
         cmocka_unit_test_setup(test_priority_order, setup),
         cmocka_unit_test_setup(test_lanes_on_workers, setup),
         cmocka_unit_test_setup(test_slot_freed_at_dispatch, setup),
+        cmocka_unit_test_setup(test_hand, setup),
+        cmocka_unit_test_setup(test_hand_and_limits, setup),
         cmocka_unit_test_setup(test_cancel, setup),
         cmocka_unit_test_setup(test_abandon, setup),
         cmocka_unit_test_setup(test_drain, setup),

@@ -45,6 +45,9 @@ const struct fw_option fw_jobs_options[] = {
     FW_OPTION_BOOL(struct fw_jobs_config, autonomic, SECTION, .name = "autonomic",
                    .default_text = "no", .live = true,
                    .help = "find the number of active threads with the highest throughput"),
+    FW_OPTION_UINT(struct fw_jobs_config, hand, SECTION, .name = "hand", .default_text = "1",
+                   .min = 1, .max = FW_JOBS_HAND_MAX, .unit = "requests",
+                   .help = "requests that a thread takes at once; above 1, priorities are relaxed"),
     FW_OPTION_BOOL(struct fw_jobs_config, timing, SECTION, .name = "timing", .default_text = "no",
                    .live = true, .help = "measure how long requests wait and run"),
 };
@@ -65,5 +68,6 @@ void fw_jobs_configure(struct fw_jobs_policy *policy, const struct fw_jobs_confi
     policy->review_interval_ns = config->review_interval_ns;
     policy->workers_active = (uint32_t)config->workers_active;
     policy->autonomic = config->autonomic;
+    policy->hand = (uint32_t)config->hand;
     policy->timing = config->timing;
 }

@@ -24,6 +24,7 @@ struct fw_jobs_config {
     int64_t review_interval_ns;
     uint64_t workers_active;
     bool autonomic;
+    uint64_t hand;
     bool timing;
 };
 

@@ -28,6 +28,7 @@ void fw_jobs_policy_init(struct fw_jobs_policy *policy)
         .ageing_interval_ns = INT64_C(100) * FW_NS_PER_MS,
         .review_interval_ns = INT64_C(100) * FW_NS_PER_MS,
         .idle_spins = 100,
+        .hand = 1,
     };
 }
 
@@ -55,6 +56,10 @@ static int check_sizes(const struct fw_jobs_policy *policy, struct fw_reason *re
     if (policy->boost < 0 || policy->boost > FW_JOBS_BOOST_MAX) {
         return fw_reason_set(reason, -EINVAL, "a boost of %d; between 0 and %d can be",
                              policy->boost, FW_JOBS_BOOST_MAX);
+    }
+    if (policy->hand < 1 || policy->hand > FW_JOBS_HAND_MAX) {
+        return fw_reason_set(reason, -EINVAL, "a hand of %u requests; between 1 and %d can be",
+                             policy->hand, FW_JOBS_HAND_MAX);
     }
     if (policy->idle_spins > FW_JOBS_SPINS_MAX) {
         return fw_reason_set(reason, -EINVAL, "%u idle spins; at most %d", policy->idle_spins,

@@ -386,20 +386,24 @@ static void test_lane_sums(void **state)
 {
     (void)state;
     enum { COUNT = 20000 };
+    static const uint32_t hands[] = {1, 8};
     policy.workers = 10; /* Shares 1, 2, 2, 5. */
-    struct fw_jobs *jobs = jobs_start(&policy);
-    struct fw_job *all = calloc(COUNT, sizeof *all);
-    assert_non_null(all);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        assert_int_equal(
-            fw_jobs_post(jobs, &all[i], &laned_runnable, all, (int32_t)(i % 7),
-                         (i * 2654435761U >> 16) % 4 | FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY),
-            0);
+    for (size_t h = 0; h < FW_ARRAY_LENGTH(hands); h++) {
+        policy.hand = hands[h];
+        struct fw_jobs *jobs = jobs_start(&policy);
+        struct fw_job *all = calloc(COUNT, sizeof *all);
+        assert_non_null(all);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            uint32_t lane = (i * 2654435761U >> 16) % 4;
+            assert_int_equal(fw_jobs_post(jobs, &all[i], &laned_runnable, all, (int32_t)(i % 7),
+                                          lane | FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY),
+                             0);
+        }
+        assert_int_equal(rejoin_all(jobs, all), COUNT);
+        assert_int_equal(atomic_load(&lane_violations), 0);
+        free(all);
+        jobs_end(jobs);
     }
-    assert_int_equal(rejoin_all(jobs, all), COUNT);
-    assert_int_equal(atomic_load(&lane_violations), 0);
-    free(all);
-    jobs_end(jobs);
 }
 
 /* J27, J28: handles. */

@@ -200,6 +200,25 @@ void fw_ready_push(struct fw_ready *ready, struct fw_job *job)
     ready->waiting[lane]++;
 }
 
+void fw_ready_return(struct fw_ready *ready, struct fw_job *job)
+{
+    uint32_t lane = fw_job_lane(job->flags);
+    struct fw_job_level *level =
+        level_get(ready, 2 * lane + ready_kind(ready, job->flags), job->key);
+    struct fw_job *before = NULL;
+    struct fw_job *behind = level->first;
+    while (behind != NULL && behind->sequence < job->sequence) { /* Others that were put back. */
+        before = behind;
+        behind = behind->next;
+    }
+    job->level = level;
+    job->previous = before;
+    job->next = behind;
+    *(before != NULL ? &before->next : &level->first) = job;
+    *(behind != NULL ? &behind->previous : &level->last) = job;
+    ready->waiting[lane]++;
+}
+
 void fw_ready_remove(struct fw_ready *ready, struct fw_job *job)
 {
     struct fw_job_level *level = job->level;

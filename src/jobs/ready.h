@@ -79,6 +79,9 @@ int64_t fw_ready_inspections(const struct fw_ready *ready, const struct fw_job *
 /* Pushes follow each other by rising sequence. */
 void fw_ready_push(struct fw_ready *ready, struct fw_job *job);
 
+/* Puts one back that was the first, or one of the first, of its key. */
+void fw_ready_return(struct fw_ready *ready, struct fw_job *job);
+
 /*
  * The request that goes next at `tick` among those of `lane_lowest` and the lanes above, or NULL.
  * It stays where it is.

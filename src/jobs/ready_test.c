@@ -227,12 +227,40 @@ static void test_no_memory(void **state)
     }
 }
 
+/* What two workers took is put back, in either order: it stands where it stood. */
+static void test_return(void **state)
+{
+    (void)state;
+    setup(false, false, 0);
+    for (int i = 0; i < 6; i++) {
+        push(&jobs[i], 3, FW_JOB_PART, 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        assert_ptr_equal(pop(0, 0), &jobs[i]);
+    }
+    static const int order[] = {1, 0, 3, 2};
+    for (int i = 0; i < 4; i++) {
+        fw_ready_return(&ready, &jobs[order[i]]);
+    }
+    assert_int_equal(fw_ready_count(&ready), 6);
+    fw_ready_remove(&ready, &jobs[2]); /* From the middle. */
+    fw_ready_return(&ready, &jobs[2]);
+    for (int i = 0; i < 6; i++) {
+        assert_ptr_equal(pop(0, 0), &jobs[i]);
+    }
+    fw_ready_return(&ready, &jobs[0]); /* Where none of its key is left. */
+    assert_ptr_equal(pop(0, 0), &jobs[0]);
+    assert_null(pop(0, 0));
+    fw_ready_fini(&ready);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),          cmocka_unit_test(test_ageing),
-        cmocka_unit_test(test_boost),          cmocka_unit_test(test_against_model),
-        cmocka_unit_test(test_levels_suffice), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_return),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_ageing),        cmocka_unit_test(test_boost),
+        cmocka_unit_test(test_against_model), cmocka_unit_test(test_levels_suffice),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static struct fw_jobs_owner *owner_with_ready(struct fw_jobs *jobs, const void *
     FW_REQUIRES(jobs->role);
 static struct fw_jobs_owner *owner_with_ready(struct fw_jobs *jobs, const void *owner)
 {
-    fw_jobs_drain_inbox(jobs);
+    fw_jobs_gather(jobs);
     fw_mutex_lock(&jobs->front);
     struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
     if (record != NULL && record->ready_first == NULL) {
@@ -222,6 +222,22 @@ static uint64_t cancel_finish(struct fw_jobs *jobs, struct fw_job *list)
     return count;
 }
 
+/* Tells those that run, of the owner or all of them. */
+static void cancel_running(struct fw_jobs *jobs, const void *owner, bool all)
+    FW_REQUIRES(jobs->role);
+static void cancel_running(struct fw_jobs *jobs, const void *owner, bool all)
+{
+    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
+        fw_mutex_lock(&member->hand_lock);
+        for (uint32_t i = 0; i < member->depth; i++) {
+            if (all || member->running[i].owner == owner) {
+                atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
+            }
+        }
+        fw_mutex_unlock(&member->hand_lock);
+    }
+}
+
 uint64_t fw_jobs_cancel(struct fw_jobs *jobs, const void *owner)
 {
     struct fw_job *list = NULL;
@@ -230,13 +246,7 @@ uint64_t fw_jobs_cancel(struct fw_jobs *jobs, const void *owner)
     while (record != NULL && record->ready_first != NULL) {
         cancel_one(jobs, record->ready_first, &list); /* It counts until it is finished below. */
     }
-    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
-        for (uint32_t i = 0; i < member->depth; i++) {
-            if (member->running[i].owner == owner) {
-                atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
-            }
-        }
-    }
+    cancel_running(jobs, owner, false);
     fw_jobs_role_unlock(jobs);
     return cancel_finish(jobs, list);
 }
@@ -245,16 +255,12 @@ uint64_t fw_jobs_cancel_all(struct fw_jobs *jobs)
 {
     struct fw_job *list = NULL;
     fw_jobs_role_lock(jobs);
-    fw_jobs_drain_inbox(jobs);
+    fw_jobs_gather(jobs);
     struct fw_job *job;
     while ((job = fw_ready_any(&jobs->ready)) != NULL) {
         cancel_one(jobs, job, &list);
     }
-    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
-        for (uint32_t i = 0; i < member->depth; i++) {
-            atomic_store_explicit(&member->running[i].cancelled, true, memory_order_relaxed);
-        }
-    }
+    cancel_running(jobs, NULL, true);
     fw_jobs_role_unlock(jobs);
     return cancel_finish(jobs, list);
 }

@@ -52,7 +52,7 @@ int fw_jobs_owner_statistics(struct fw_jobs *jobs, const void *owner,
 {
     int rc = -ENOENT;
     fw_jobs_role_lock(jobs);
-    fw_jobs_drain_inbox(jobs);
+    fw_jobs_gather(jobs);
     fw_mutex_lock(&jobs->front);
     const struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
     if (record != NULL) {

@@ -118,8 +118,8 @@ static int run_settings(void *context, struct fw_jobs *jobs, const char *argumen
     fw_jobs_print(output, "workers %u\nslots %u\nowners %u\nmode %#x\nlane-percent %u %u %u\n",
                   policy.workers, policy.slots, policy.owners, policy.mode, policy.lane_percent[0],
                   policy.lane_percent[1], policy.lane_percent[2]);
-    fw_jobs_print(output, "ageing %d\nboosting %d\nboost %d\nidle-spins %u\n", policy.ageing,
-                  policy.boosting, policy.boost, policy.idle_spins);
+    fw_jobs_print(output, "ageing %d\nboosting %d\nboost %d\nidle-spins %u\nhand %u\n",
+                  policy.ageing, policy.boosting, policy.boost, policy.idle_spins, policy.hand);
     return 0;
 }
 
@@ -239,6 +239,7 @@ static void tree_show_job(struct tree *tree, const struct fw_job *job, enum fw_j
 static void tree_show_running(struct tree *tree, const void *owner)
 {
     FW_LIST_FOR_EACH (&tree->jobs->members, struct fw_jobs_member, link, member) {
+        fw_mutex_lock(&member->hand_lock);
         for (uint32_t i = 0; i < member->depth; i++) {
             const struct fw_jobs_running *running = &member->running[i];
             if (running->owner == owner) {
@@ -252,6 +253,7 @@ static void tree_show_running(struct tree *tree, const void *owner)
                 tree_show(tree, &row);
             }
         }
+        fw_mutex_unlock(&member->hand_lock);
     }
 }
 
@@ -288,7 +290,7 @@ static int run_owner(void *context, struct fw_jobs *jobs, const char *arguments,
     }
     struct tree tree = {.jobs = jobs, .output = output, .owners = {address}, .owner_count = 1};
     fw_jobs_role_lock(jobs);
-    fw_jobs_drain_inbox(jobs);
+    fw_jobs_gather(jobs);
     fw_mutex_lock(&jobs->front);
     tree.tick = fw_jobs_tick(jobs);
     for (uint32_t i = 0; i < tree.owner_count; i++) {
@@ -321,9 +323,11 @@ static int run_threads(void *context, struct fw_jobs *jobs, const char *argument
         if (atomic_load_explicit(&member->blocked, memory_order_relaxed)) {
             fw_jobs_print(output, " blocked");
         }
+        fw_mutex_lock(&member->hand_lock);
         for (uint32_t i = 0; i < member->depth; i++) {
             fw_jobs_print(output, " runs %p", (void *)member->running[i].job);
         }
+        fw_mutex_unlock(&member->hand_lock);
         fw_jobs_print(output, "\n");
     }
     fw_mutex_lock(&jobs->front);

@@ -93,7 +93,9 @@ void fw_jobs_worker_run(void *argument)
     struct fw_jobs *jobs = self->jobs;
     fw_thread_self()->job_member = self;
     while (worker_next(jobs, self) != &jobs->sentinel) {
-        fw_jobs_execute(jobs, self);
+        do {
+            fw_jobs_execute(jobs, self);
+        } while (jobs->policy.hand > 1 && fw_jobs_hand_next(jobs, self));
         worker_spin(jobs);
     }
 }

@@ -4,8 +4,9 @@
  *
  * jobs-race: threads post trees of requests, several poll the same owners, one cancels, and the
  * kernel is drained or abandoned at some moment. Each request must be run or cancelled once, handed
- * back once if it is to be rejoined, and never run after "none exist" was said of its owner. A lost
- * wake-up is a wait that does not end.
+ * back once if it is to be rejoined, and never run after "none exist" was said of its owner, and at
+ * no moment do the lanes hold more workers than they may. A lost wake-up is a wait that does not
+ * end.
  *
  * jobs-hang: feeders wait for units that wait for parts, on few threads and with few slots. Without
  * lanes, and with lanes on threads alone, all are stuck; with lanes on both all end. In virtual
@@ -13,6 +14,9 @@
  *
  * jobs-order: one worker, and threads that post with random priorities. Whatever had been posted
  * when the worker ended its last request must not be passed over for something less urgent.
+ *
+ * jobs-relaxed: workers take several requests at once. All but one worker get a request that ends
+ * when all short ones have run; so whatever it has in hand must be got by who is idle.
  *
  * jobs-planted-*: mistakes made on purpose with the kernel's own parts.
  */
@@ -26,6 +30,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "jobs/cmls.h"
+#include "jobs/kernel.h"
 #include "jobs/owner.h"
 #include "simulate/scenarios.h"
 
@@ -56,6 +61,8 @@ static struct {
     struct family families[POSTERS][ROUNDS];
     struct family *polled[POSTERS]; /* What a second thread polls too. */
     uint32_t posters_left;
+    struct fw_cmls limits;
+    uint32_t lanes[FW_JOBS_LANES]; /* Requests that run on the share of their lane. */
 } world;
 
 static int post_new(struct family *family, uint32_t depth, uint32_t lane_least)
@@ -113,11 +120,27 @@ static void collect(struct family *family, uint32_t rejoin_flags)
     }
 }
 
+/* It begins or ends. One that runs inside a rejoin does so on the share of who waits. */
+static void lanes_count(const struct request *request, uint32_t change)
+{
+    const struct fw_jobs_member *self = fw_jobs_self(world.jobs);
+    if (self->depth > 1 || self->id >= FW_JOBS_THREAD_MONITOR) {
+        return;
+    }
+    world.lanes[fw_job_lane(request->flags)] += change;
+    uint32_t sum = 0;
+    for (uint32_t k = 0; k < FW_JOBS_LANES; k++) {
+        sum += world.lanes[k];
+        SIM_EXPECT(sum <= world.limits.sums[k]);
+    }
+}
+
 static void request_run(struct fw_job_runnable *runnable, struct fw_job *job)
 {
     (void)runnable;
     struct request *request = FW_CONTAINER_OF(job, struct request, job);
     SIM_EXPECT(request->posted && !request->parent->closed);
+    lanes_count(request, 1);
     request->parent->running++;
     request->run_count++;
     if (request->depth < DEPTH_MAX && sim_chance(3)) {
@@ -141,6 +164,7 @@ static void request_run(struct fw_job_runnable *runnable, struct fw_job *job)
         collect(&request->family, sim_chance(2) ? FW_REJOIN_HELP : 0);
     }
     request->parent->running--;
+    lanes_count(request, UINT32_MAX);
 }
 
 static void request_completed(struct fw_job_runnable *runnable, struct fw_job *job)
@@ -214,6 +238,7 @@ static void policy_draw(struct fw_jobs_policy *policy)
     policy->idle_spins = (uint32_t)sim_between(0, 2);
     policy->timing = sim_chance(2);
     policy->workers_active = sim_chance(2) ? 4 : 0;
+    policy->hand = sim_chance(2) ? (uint32_t)sim_between(2, 6) : 1;
 }
 
 static void account_check(const struct fw_jobs_account *account)
@@ -249,7 +274,9 @@ static void race_run(void)
     policy_draw(&policy);
     world.runnable = (struct fw_job_runnable){.run = request_run, .completed = request_completed};
     world.posters_left = POSTERS;
-    int rc = fw_jobs_create(&world.jobs, &policy, NULL);
+    int rc = fw_cmls_init(&world.limits, policy.workers, policy.lane_percent, true);
+    SIM_EXPECT(rc == 0);
+    rc = fw_jobs_create(&world.jobs, &policy, NULL);
     SIM_EXPECT(rc == 0);
     struct fw_thread threads[POSTERS + 1];
     bool start_late = sim_chance(2);
@@ -294,7 +321,8 @@ const struct sim_scenario sim_scenario_jobs_race = {
 
 /* jobs-hang. */
 
-enum { FEEDERS = 10, UNITS = 3, PARTS = 2 };
+/* So many that the slots stay full for long: with luck, a few feeders come through. */
+enum { FEEDERS = 30, UNITS = 3, PARTS = 2 };
 
 struct worker_tree {
     struct fw_job job;
@@ -500,6 +528,97 @@ const struct sim_scenario sim_scenario_jobs_order = {
     .name = "jobs-order",
     .purpose = "the most urgent request goes first, whatever is posted meanwhile",
     .run = order_run,
+};
+
+/* jobs-relaxed. */
+
+enum { SHORT_MAX = 40, LONG_MAX = 3 };
+
+struct relaxed {
+    struct fw_job job;
+    struct fw_parker parker;
+    bool is_long;
+    uint32_t runs;
+};
+
+static struct {
+    struct fw_job_runnable runnable;
+    struct relaxed requests[LONG_MAX + SHORT_MAX];
+    uint32_t long_count;
+    uint32_t short_left;
+} relaxed;
+
+static void relaxed_request_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct relaxed *request = FW_CONTAINER_OF(job, struct relaxed, job);
+    request->runs++;
+    if (request->is_long) {
+        while (relaxed.short_left > 0) {
+            fw_park(&request->parker);
+        }
+        return;
+    }
+    sim_sleep(sim_between(0, 3) * SIM_US);
+    if (--relaxed.short_left == 0) {
+        for (uint32_t i = 0; i < relaxed.long_count; i++) {
+            fw_unpark(&relaxed.requests[i].parker);
+        }
+    }
+}
+
+static void relaxed_run(void)
+{
+    memset(&relaxed, 0, sizeof relaxed);
+    sim_at(SIM_S, race_is_late, NULL, 0);
+    relaxed.runnable = (struct fw_job_runnable){.run = relaxed_request_run};
+    struct fw_jobs_policy policy;
+    fw_jobs_policy_init(&policy);
+    policy.workers = (uint32_t)sim_between(2, LONG_MAX + 1);
+    policy.mode = 0;
+    memset(policy.lane_waits_for, 0, sizeof policy.lane_waits_for);
+    policy.hand = (uint32_t)sim_between(2, 10);
+    policy.idle_spins = (uint32_t)sim_between(0, 2);
+    relaxed.long_count = policy.workers - 1;
+    relaxed.short_left = (uint32_t)sim_between(1, SHORT_MAX);
+    uint32_t count = relaxed.long_count + relaxed.short_left;
+    struct fw_jobs *jobs;
+    int rc = fw_jobs_create(&jobs, &policy, NULL);
+    SIM_EXPECT(rc == 0);
+    bool start_late = sim_chance(2);
+    if (!start_late) {
+        rc = fw_jobs_start(jobs, NULL);
+        SIM_EXPECT(rc == 0);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct relaxed *request = &relaxed.requests[i];
+        request->is_long = i < relaxed.long_count;
+        fw_parker_init(&request->parker);
+        int32_t priority = (int32_t)sim_between(0, 2);
+        rc = fw_jobs_post(jobs, &request->job, &relaxed.runnable, &relaxed, priority,
+                          FW_JOB_REJOINABLE);
+        SIM_EXPECT(rc == 0);
+    }
+    if (start_late) {
+        rc = fw_jobs_start(jobs, NULL);
+        SIM_EXPECT(rc == 0);
+    }
+    struct fw_job *job;
+    uint32_t back = 0;
+    while (fw_jobs_rejoin_wait(jobs, &relaxed, 0, FW_JOBS_FOREVER, &job) == FW_REJOIN_RETURNED) {
+        SIM_EXPECT(FW_CONTAINER_OF(job, struct relaxed, job)->runs == 1);
+        back++;
+    }
+    SIM_EXPECT(back == count);
+    rc = fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL);
+    SIM_EXPECT(rc == 0);
+    fw_jobs_destroy(jobs);
+}
+
+const struct sim_scenario sim_scenario_jobs_relaxed = {
+    .name = "jobs-relaxed",
+    .purpose = "what a worker has in hand is got by who is idle",
+    .run = relaxed_run,
 };
 
 /*

@@ -34,6 +34,7 @@ extern const struct sim_scenario sim_scenario_jobs_planted_exist;
 extern const struct sim_scenario sim_scenario_jobs_planted_wakeup;
 extern const struct sim_scenario sim_scenario_jobs_order;
 extern const struct sim_scenario sim_scenario_jobs_race;
+extern const struct sim_scenario sim_scenario_jobs_relaxed;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
@@ -72,6 +73,7 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_planted_wakeup, \
     &sim_scenario_jobs_order, \
     &sim_scenario_jobs_race, \
+    &sim_scenario_jobs_relaxed, \
     &sim_scenario_jobs_hang, \
     &sim_scenario_planted_publish, \
     &sim_scenario_planted_close, \

@@ -44,6 +44,7 @@ HONEST = [
     "jobs-hang",
     "jobs-order",
     "jobs-race",
+    "jobs-relaxed",
     "skeleton",
     "skeleton-faults",
 ]

@@ -17,6 +17,7 @@ DOMAIN = "src/engine/domain.c"
 QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
 DISPATCH = "src/jobs/dispatch.c"
+HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
 OWNER = "src/jobs/owner.c"
 POST = "src/jobs/post.c"
@@ -221,6 +222,18 @@ MUTANTS = [
     Mutant("jobs-inbox-too-small", INBOX, "jobs-race",
            "a request is overwritten before anyone has read it",
            [("    while (size < slots) {", "    while (2 * size < slots) {")]),
+    Mutant("jobs-hands-kept-from-the-idle", DISPATCH, "jobs-relaxed",
+           "a worker is idle while another has more than it runs",
+           [("            fw_jobs_hands_recall(jobs); /* Nobody", "            /* Nobody")]),
+    Mutant("jobs-hand-of-any-lane", HAND, "jobs-race",
+           "a worker goes on in another lane than it was admitted in",
+           [("fw_job_lane(job->flags) != lane || ", "")]),
+    Mutant("jobs-hand-put-back-and-kept", HAND, "jobs-race",
+           "a request that was put back is run from the hand as well",
+           [("        struct fw_job *job = worker->hand[--worker->hand_end];\n",
+             "        struct fw_job *job = worker->hand[worker->hand_first++];\n"),
+            ("    fw_mutex_unlock(&worker->hand_lock);\n}",
+             "    worker->hand_first = 0;\n    fw_mutex_unlock(&worker->hand_lock);\n}")]),
     Mutant("jobs-slots-not-granted", DISPATCH, "jobs-race",
            "who waits for a slot is not told that there is one",
            [("if (atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {", "if (false) {")]),
