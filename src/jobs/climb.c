@@ -9,8 +9,9 @@
  */
 static const double CRITICAL = 1.0;
 static const double TOLERANCE = 0.02;
-static const double CHANGE = 0.1; /* Relative, above which it is another load. */
-static const double GAIN = 0.005; /* Relative, below which more workers are not worth it. */
+static const double CHANGE = 0.1;     /* Relative, above which it is another load. */
+static const double GAIN = 0.005;     /* Relative, below which more workers are not worth it. */
+static const double PRECISION = 0.03; /* Relative standard error with which a window may end. */
 
 void fw_climb_init(struct fw_climb *climb, uint32_t low, uint32_t high, uint32_t start)
 {
@@ -34,7 +35,7 @@ static bool climb_is_higher(struct fw_climb_mean a, struct fw_climb_mean b)
 
 static struct fw_climb_mean climb_window_mean(const struct fw_climb *climb)
 {
-    double count = FW_CLIMB_WINDOW;
+    double count = climb->sample_count;
     double mean = climb->sum / count;
     double variance = (climb->sum_squares - count * mean * mean) / (count - 1);
     return (struct fw_climb_mean){.mean = mean, .variance = (variance > 0 ? variance : 0) / count};
@@ -108,14 +109,18 @@ static void climb_rest(struct fw_climb *climb, struct fw_climb_mean mean)
     }
 }
 
-uint32_t fw_climb_sample(struct fw_climb *climb, double finished)
+uint32_t fw_climb_sample(struct fw_climb *climb, double throughput)
 {
-    climb->sum += finished;
-    climb->sum_squares += finished * finished;
+    climb->sum += throughput;
+    climb->sum_squares += throughput * throughput;
     if (++climb->sample_count < FW_CLIMB_WINDOW) {
         return climb->trial;
     }
     struct fw_climb_mean mean = climb_window_mean(climb);
+    if (mean.variance > PRECISION * PRECISION * mean.mean * mean.mean &&
+        climb->sample_count < FW_CLIMB_WINDOW_MAX) {
+        return climb->trial; /* Too noisy yet to be compared. */
+    }
     climb->sample_count = 0;
     climb->sum = 0;
     climb->sum_squares = 0;

@@ -4,11 +4,12 @@
  *
  * Too few workers leave the machine idle, too many fight over it, and where the best lies depends
  * on the load and cannot be computed. So it is sought by hill climbing: try another number for one
- * window, compare, and keep the better one. Throughput is noisy, so a window is WINDOW samples, and
- * one mean counts as higher than another only if it is so by CRITICAL standard errors (Welch's
- * test). Where two numbers cannot be told apart the smaller one is kept: workers are not free. Many
- * steps down, each too small to be told from chance, would add up; so none may end more than
- * TOLERANCE below the highest throughput that this load has shown.
+ * window, compare, and keep the better one. Throughput is noisy, so a window is WINDOW samples, or
+ * more where their mean would be worth little; and one mean counts as higher than another only if
+ * it is so by CRITICAL standard errors (Welch's test). Where two numbers cannot be told apart the
+ * smaller one is kept: workers are not free. Many steps down, each too small to be told from
+ * chance, would add up; so none may end more than TOLERANCE below the highest throughput that this
+ * load has shown.
  *
  *     SETTLED --a while, or the throughput has changed--> CLIMBING
  *     CLIMBING --better: go on, step doubled--> CLIMBING
@@ -17,8 +18,8 @@
  *
  * Steps double while they pay, so that n workers are reached in about log n windows.
  *
- * It knows nothing of workers, clocks or threads: it is given how many requests were finished in
- * each interval, and says how many workers to have.
+ * It knows nothing of workers, clocks or threads: it is given the throughput of each interval, and
+ * says how many workers to have.
  */
 #pragma once
 
@@ -26,7 +27,8 @@
 #include <stdint.h>
 
 enum {
-    FW_CLIMB_WINDOW = 8,       /* Samples. */
+    FW_CLIMB_WINDOW = 8,       /* Samples, */
+    FW_CLIMB_WINDOW_MAX = 32,  /* and up to so many while their mean is too uncertain. */
     FW_CLIMB_PATIENCE_MIN = 4, /* Windows that it rests, doubled each time nothing was found. */
     FW_CLIMB_PATIENCE_MAX = 64,
 };
@@ -57,5 +59,5 @@ struct fw_climb {
 /* Between `low` and `high`, from `start` on. */
 void fw_climb_init(struct fw_climb *climb, uint32_t low, uint32_t high, uint32_t start);
 
-/* A sample: what was finished in one interval. Returns how many workers to have from now on. */
-uint32_t fw_climb_sample(struct fw_climb *climb, double finished);
+/* A sample: the throughput of an interval. Returns how many workers to have from now on. */
+uint32_t fw_climb_sample(struct fw_climb *climb, double throughput);

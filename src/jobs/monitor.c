@@ -28,7 +28,9 @@ struct fw_jobs_monitor {
     _Atomic int64_t wanted[FW_JOBS_SETTINGS];
     _Atomic uint32_t changed; /* Bit s: wanted[s] is new. Release by set(), acquire by adopt(). */
     struct fw_climb climb;
-    uint64_t run_before;
+    uint64_t run_before; /* At sampled_ns. */
+    int64_t sampled_ns;
+    bool unsettled; /* The number of workers was changed, so the next sample is of both. */
 };
 
 int fw_jobs_monitor_create(struct fw_jobs *jobs)
@@ -144,13 +146,22 @@ static void monitor_adopt(struct fw_jobs *jobs)
     }
 }
 
-/* Throughput says something about the number of workers only while requests wait for one. */
+/*
+ * Throughput says something about the number of workers only while requests wait for one. It is
+ * what was finished by the time that passed: on a busy machine, just where it matters, the monitor
+ * comes late, and by how much differs.
+ */
 static void monitor_climb(struct fw_jobs *jobs)
 {
     struct fw_jobs_monitor *monitor = jobs->monitor;
     uint64_t run = fw_counter_get(&jobs->metrics.run);
-    uint64_t finished = run - monitor->run_before;
+    int64_t now_ns = fw_clock_now_ns();
+    double finished = (double)(run - monitor->run_before);
+    double passed_ns = (double)(now_ns - monitor->sampled_ns);
+    bool unsettled = monitor->unsettled;
     monitor->run_before = run;
+    monitor->sampled_ns = now_ns;
+    monitor->unsettled = false;
     if (!atomic_load_explicit(&monitor->autonomic, memory_order_relaxed)) {
         return;
     }
@@ -162,11 +173,13 @@ static void monitor_climb(struct fw_jobs *jobs)
                       active > least ? active : least);
         return; /* The interval was not measured from its begin. */
     }
-    if (!atomic_load_explicit(&jobs->backlog, memory_order_relaxed)) {
+    if (unsettled || passed_ns <= 0 ||
+        !atomic_load_explicit(&jobs->backlog, memory_order_relaxed)) {
         return;
     }
-    uint32_t wanted = fw_climb_sample(&monitor->climb, (double)finished);
+    uint32_t wanted = fw_climb_sample(&monitor->climb, finished * FW_NS_PER_S / passed_ns);
     if (wanted != active) {
+        monitor->unsettled = true;
         atomic_store_explicit(&jobs->active, wanted, memory_order_relaxed);
         fw_jobs_dispatch(jobs, NULL);
     }
