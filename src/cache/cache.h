@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache: what all connections of a server share, and what those of one locality share.
+ *
+ *     struct fw_cache         one per server: table, settings, clock, who may log in
+ *     struct fw_cache_local   one per locality (and one for the sweeper): its part of the table,
+ * its counters, the buffer for replies, the time
+ *
+ * The cache's clock counts seconds. It begins at FW_CACHE_CLOCK_START, so that 0 can mean never and
+ * 1 can mean long ago, and follows a clock that does not go back; the wall clock is looked at once,
+ * when the server starts, and clients' absolute times are converted with it. A test build can shift
+ * the clock (the command `debugtime`).
+ *
+ * The server stands behind the cache, and the cache knows it only as a table of calls, struct
+ * fw_cache_host: for `stats`, which shows what the server counts too, `shutdown`, `verbosity`.
+ *
+ * Threads: a struct fw_cache_local belongs to its turn. Of struct fw_cache the settings are
+ * constant once served, but for those that say so.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "cache/metrics.h"
+#include "cache/reply.h"
+#include "cache/table.h"
+
+struct fw_auth;
+struct fw_locks;
+
+enum { FW_CACHE_CLOCK_START = 2 };
+
+/* One line of `stats`. */
+typedef void (*fw_stat_emit)(void *context, const char *name, const char *value);
+
+/* What the cache asks of the server. None may be NULL. */
+struct fw_cache_host {
+    void *server;
+    /*
+     * Rows that the server has for a group of `stats` ("" is the general one; "settings", "conns",
+     * "threads", ...), emitted behind the cache's own. False: it knows no such group.
+     */
+    bool (*stats)(void *server, const char *group, fw_stat_emit emit, void *context);
+    void (*stats_reset)(void *server);
+    void (*set_verbosity)(void *server, unsigned level);
+    /* 0, or -EPERM if the server was not started with permission to. */
+    int (*shutdown)(void *server, bool is_graceful);
+};
+
+struct fw_cache_settings {
+    uint32_t item_size_max; /* Of a value (memcached's -I counts the whole item; see session). */
+    bool has_cas;           /* memcached's -C takes it away. */
+    bool has_flush;         /* -F takes it away. */
+    bool has_dump;          /* -X takes dumps away. */
+    bool needs_login;       /* -Y, or -S. */
+    bool has_locking;       /* yrmcds' lock and unlock. */
+    uint32_t lines_max;     /* Commands per turn of a connection; memcached's -R. */
+};
+
+struct fw_cache {
+    struct fw_table *table;
+    struct fw_cache_settings settings;
+    struct fw_cache_host host;
+    struct fw_auth *auth;      /* Or NULL. */
+    struct fw_locks *locks;    /* Or NULL. */
+    int64_t start_ns;          /* By fw_clock_now_ns(). */
+    int64_t start_wall_s;      /* The unix time at which the cache's clock stood at its start. */
+    _Atomic int64_t shift_s;   /* Of `debugtime`. Relaxed: a test waits for the answer. */
+    _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
+};
+
+struct fw_cache_local {
+    struct fw_cache *cache;
+    struct fw_table_local *table;
+    struct fw_metrics_cache *metrics;
+    uint32_t now; /* The cache's clock, as of the begin of this tick. */
+    struct fw_reply reply;
+};
+
+/* The memory is the caller's; all of `settings`, `host` is set by it before. */
+FW_MUST_CHECK int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
+                                struct fw_reason *reason);
+void fw_cache_fini(struct fw_cache *cache);
+
+FW_MUST_CHECK int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache);
+void fw_cache_local_fini(struct fw_cache_local *local);
+
+/* At the begin of a turn, with the time of the tick. Does a delayed flush that has become due. */
+void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns);
+
+/*
+ * What a client's expiry time means, as memcached reads it: 0 is never, negative is at once, up to
+ * 30 days are from now, more is a date. In seconds of the cache's clock.
+ */
+uint32_t fw_cache_expiry(const struct fw_cache_local *local, int64_t given);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between session.c and the protocols: a parser does one command per call.
+ *
+ * The session loops over commands, counts them, and keeps what spans several runs: a large value
+ * on its way into a body, a list that is written by and by, bytes to be swallowed. A parser looks
+ * at input->next, and either executes one command and moves `next` behind it, or moves nothing and
+ * says what it lacks. It asks the reply for room before it changes anything, so a command that is
+ * told OUTPUT can be parsed again as if for the first time.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cache/operation.h"
+#include "cache/session.h"
+
+struct fw_input {
+    const char *next;
+    const char *end;
+    size_t wanted; /* Set with FW_PARSED_INPUT: bytes from `next`, at most FW_SESSION_INPUT_MAX. */
+};
+
+enum fw_parsed {
+    FW_PARSED,        /* A command was executed, or refused, and answered. */
+    FW_PARSED_INPUT,  /* Its bytes have not all come. */
+    FW_PARSED_OUTPUT, /* The reply has no room. */
+    FW_PARSED_CLOSE,  /* No more is read from this client. */
+};
+
+/* One command at input->next, which is not at the end. */
+enum fw_parsed fw_text_command(struct fw_session *session, struct fw_cache_local *local,
+                               struct fw_input *input);
+enum fw_parsed fw_binary_command(struct fw_session *session, struct fw_cache_local *local,
+                                 struct fw_input *input);
+
+/* In state KEYS: the next key of a get. */
+enum fw_parsed fw_text_key(struct fw_session *session, struct fw_cache_local *local,
+                           struct fw_input *input);
+
+/*
+ * For the text protocol, whose lines these are: a meta command, of which [input->next, line_end) is
+ * the line without its end and `data` is what comes behind it.
+ */
+enum fw_parsed fw_meta_command(struct fw_session *session, struct fw_cache_local *local,
+                               struct fw_input *input, const char *line_end, const char *data);
+
+/*
+ * A large value under way. Its parser has filled all of it; when the body is full the session calls
+ * `complete` with the input behind the value. That checks what ends the value, stores, answers, and
+ * returns as a parser does; the session frees the struct and goes back to COMMAND when it was done
+ * (FW_PARSED or CLOSE). `complete` takes store.body over (sets it to NULL).
+ */
+struct fw_pending {
+    enum fw_parsed (*complete)(struct fw_session *session, struct fw_cache_local *local,
+                               struct fw_input *input);
+    struct fw_store store; /* With the body. */
+    uint32_t filled;
+    uint32_t opaque; /* Of the binary protocol, with opcode and what it needs to answer. */
+    uint8_t opcode;
+    bool is_quiet;
+    uint8_t key_length;
+    char key[FW_ITEM_KEY_MAX];
+    uint32_t line_length; /* The command's line, for who wants to read it again. */
+    char line[];
+};
+
+/*
+ * Begins a large value: makes the struct, with a copy of `line`, and a body of `length`. NULL: no
+ * memory; the parser answers that and swallows. The session is in BODY then.
+ */
+struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
+                                     uint32_t length, const char *line, size_t line_length);
+
+/*
+ * A list under way. `step` writes what there is room for; FW_PARSED: it is complete,
+ * FW_PARSED_OUTPUT: more follows. The session frees the struct, after `fini` if that is not NULL.
+ */
+struct fw_listing {
+    enum fw_parsed (*step)(struct fw_session *session, struct fw_cache_local *local,
+                           struct fw_listing *listing);
+    void (*fini)(struct fw_listing *listing);
+    uint64_t cursor;
+    char state[]; /* The parser's. */
+};
+
+/* Begins a list. NULL: no memory. The session is in LISTING then, and steps begin at once. */
+struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_size);
+
+/* From now on `count` bytes are dropped before the next command is read. */
+static inline void fw_session_swallow(struct fw_session *session, uint64_t count)
+{
+    session->state = FW_SESSION_SWALLOW;
+    session->swallow = count;
+}

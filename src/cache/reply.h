@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The replies of one batch, gathered for one send.
+ *
+ * A locality has one fw_reply. Replies are written into its buffer, one behind the other; a large
+ * value is not copied but referred to, as a piece of its own. Then the whole is sent as one vector.
+ * What the socket does not take is moved to the connection (server/connection.h), so that an idle
+ * or a fast connection has no buffer, and this one stays in the cache.
+ *
+ * Room is asked for before it is written: fw_reply_room() answers where to write, or NULL if the
+ * buffer is full, and then the session stops and is called again when all has been sent. An empty
+ * reply always has room for FW_REPLY_ROOM_MIN bytes and for a body, so a session that asks for no
+ * more per step always gets on.
+ *
+ * fw_reply_mark() and fw_reply_rewind() take back what a command had written before it failed.
+ *
+ * Ownership: a piece that refers to a body holds a reference until the piece is sent or dropped.
+ * Concurrency: none; belongs to the turn.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/assert.h"
+#include "base/base.h"
+#include "cache/item.h"
+
+struct fw_table_local;
+
+enum {
+    FW_REPLY_SIZE = 64 * 1024,
+    FW_REPLY_PIECES_MAX = 60, /* Within FW_STREAM_SEND_MAX. */
+    /* An item's line with a key in base64, its value, and what ends it. */
+    FW_REPLY_ROOM_MIN = FW_ITEM_INLINE_MAX + 1024,
+};
+
+/* Bytes of the buffer, or of a body. The vector beside it has the same index. */
+struct fw_reply {
+    struct fw_table_local *table; /* Where bodies go back to. */
+    char *next;                   /* Where the next byte goes. */
+    char *piece_begin;            /* Of the bytes that are in no piece yet. */
+    uint32_t piece_count;
+    struct iovec pieces[FW_REPLY_PIECES_MAX];
+    struct fw_body *bodies[FW_REPLY_PIECES_MAX]; /* NULL for bytes of the buffer. */
+    char buffer[FW_REPLY_SIZE];
+};
+
+struct fw_reply_mark {
+    char *next;
+    char *piece_begin;
+    uint32_t piece_count;
+};
+
+void fw_reply_init(struct fw_reply *reply, struct fw_table_local *table);
+
+/* Where `size` bytes may be written, or NULL. Nothing is kept until fw_reply_advance(). */
+static inline char *fw_reply_room(struct fw_reply *reply, size_t size)
+{
+    return size <= (size_t)(reply->buffer + FW_REPLY_SIZE - reply->next) ? reply->next : NULL;
+}
+
+static inline void fw_reply_advance(struct fw_reply *reply, char *end)
+{
+    FW_ASSERT(end >= reply->next && end <= reply->buffer + FW_REPLY_SIZE);
+    reply->next = end;
+}
+
+/* Room was found by the caller. */
+static inline void fw_reply_add(struct fw_reply *reply, const char *bytes, size_t length)
+{
+    FW_ASSERT(length <= (size_t)(reply->buffer + FW_REPLY_SIZE - reply->next));
+    memcpy(reply->next, bytes, length);
+    reply->next += length;
+}
+
+/* A string constant, without its zero. */
+#define FW_REPLY_ADD(reply, text) fw_reply_add((reply), (text), sizeof(text) - 1)
+
+/* Is there a piece left for a body, and one for the bytes before and behind it? */
+static inline bool fw_reply_has_pieces(const struct fw_reply *reply)
+{
+    return reply->piece_count + 3 <= FW_REPLY_PIECES_MAX;
+}
+
+/* Sends `body` from where it lies. Takes a reference of its own. fw_reply_has_pieces() was true. */
+void fw_reply_add_body(struct fw_reply *reply, struct fw_body *body);
+
+static inline bool fw_reply_is_empty(const struct fw_reply *reply)
+{
+    return reply->next == reply->buffer && reply->piece_count == 0;
+}
+
+struct fw_reply_mark fw_reply_mark(const struct fw_reply *reply);
+void fw_reply_rewind(struct fw_reply *reply, struct fw_reply_mark mark);
+
+/* Closes the last piece. The vector is reply->pieces; returns how many. */
+uint32_t fw_reply_finish(struct fw_reply *reply);
+
+/* All was sent, or nobody wants it: gives the bodies back and begins anew. */
+void fw_reply_clear(struct fw_reply *reply);

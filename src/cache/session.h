@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session: what one connection has said so far, in whichever protocol, and the answers to it.
+ *
+ * It does no I/O. Bytes go in, in whatever portions they arrive; replies go to the locality's
+ * fw_reply. So the same code is served by the engine, driven by the simulator and fed by the
+ * fuzzer. The first byte of a connection chooses the protocol: 0x80 is binary, all else is text,
+ * where each line's first word says whether it is classic or meta.
+ *
+ * The parser goes over the bytes once, in place. A command whose bytes are all there is executed
+ * from the input buffer: keys and values are not copied, except a value into its item. One that is
+ * not complete is left in the buffer and given again with more behind it; `wanted` says how much
+ * is needed before that makes sense. No command needs more than FW_SESSION_INPUT_MAX bytes at once:
+ *
+ *   - a value longer than FW_ITEM_INLINE_MAX is received into its body: fw_session_body() says
+ *     where the bytes shall go, so that they are not copied at all;
+ *   - a `get` of very many keys is answered key by key as they come;
+ *   - what is refused (too large, no memory) is swallowed, however long it is;
+ *   - a line that is longer than it may be closes the connection, as memcached does.
+ *
+ * A run ends because the input is used up (INPUT), because the reply is full (OUTPUT), because the
+ * connection has had its share (TURN), or because it is over (CLOSE: quit, garbage, wrong
+ * password). In every case what was replied so far is sent first.
+ *
+ * A session is small, since ten thousands are idle: what only some need (a large value under way)
+ * is allocated while it is needed.
+ *
+ * Ownership: the session holds what it has under way and gives it back in fini(). It may be used
+ * with another local from one run to the next (the connection moved). Concurrency: none.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "cache/cache.h"
+
+enum {
+    FW_SESSION_LINE_MAX = 2048, /* Of a line that is not a get. */
+    FW_SESSION_INPUT_MAX = FW_ITEM_INLINE_MAX + FW_SESSION_LINE_MAX + 2,
+};
+
+enum fw_session_protocol { FW_PROTOCOL_UNKNOWN, FW_PROTOCOL_TEXT, FW_PROTOCOL_BINARY };
+
+enum fw_session_state {
+    FW_SESSION_COMMAND, /* Between two commands, or inside one whose bytes have not all come. */
+    FW_SESSION_KEYS,    /* Inside a get: more keys follow. */
+    FW_SESSION_BODY,    /* A large value is under way. */
+    FW_SESSION_SWALLOW, /* `swallow` bytes are to be dropped. */
+    FW_SESSION_LISTING, /* A long list (stats, key dump) is written by and by. */
+    FW_SESSION_CLOSED,
+};
+
+struct fw_pending; /* A large value under way, with the key and all else of its command. */
+struct fw_listing; /* A list under way. */
+
+struct fw_session {
+    uint8_t protocol;
+    uint8_t state;
+    bool has_logged_in;
+    uint8_t get_form;     /* In KEYS: which get it is; the text protocol's. */
+    uint32_t get_expires; /* In KEYS: of gat. */
+    uint32_t client;      /* Number of the connection in this server, never 0. */
+    bool has_locks;       /* Holds locks, to be let go of at the end. */
+    uint64_t swallow;
+    struct fw_pending *pending;
+    struct fw_listing *listing;
+};
+
+enum fw_session_end { FW_SESSION_INPUT, FW_SESSION_OUTPUT, FW_SESSION_TURN, FW_SESSION_CLOSE };
+
+struct fw_session_step {
+    size_t consumed;   /* Of the input. The rest is given again, with more behind it. */
+    size_t wanted;     /* INPUT: so many bytes, counted from there, make a new run worth while. */
+    uint32_t commands; /* How many began. */
+    enum fw_session_end end;
+};
+
+void fw_session_init(struct fw_session *session, uint32_t client);
+void fw_session_fini(struct fw_session *session, struct fw_cache_local *local);
+
+/* Goes through the input. `local` has the time and a reply, which need not be empty. */
+struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cache_local *local,
+                                      const char *input, size_t size);
+
+/*
+ * In BODY: where the next bytes of the value go, and how many. NULL: not in BODY. When some have
+ * come there the caller says so with body_received(), and a run, with nothing or with what came
+ * behind, goes on.
+ */
+char *fw_session_body(struct fw_session *session, size_t *room);
+void fw_session_body_received(struct fw_session *session, size_t count);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of all items, shared by all localities, and the memory they lie in.
+ *
+ * One primitive does everything: a *hold*. fw_table_hold() locks the bucket of a key and finds its
+ * item, if it is there and alive; then the caller reads it, changes it in place, replaces it or
+ * removes it, and lets go. A hold is short: no system call, no second hold, no wait, nothing that
+ * allocates; copying a value of FW_ITEM_INLINE_MAX bytes is the longest thing that happens in one.
+ * So every command of every protocol is atomic without knowing how, and whoever must see changes in
+ * their order (replication) looks from inside the hold.
+ *
+ *     if (!fw_table_reserve(local, fw_item_size(key.length, length))) { ... no memory ... }
+ *     fw_table_hold(local, &hold, &key);
+ *     item = fw_hold_write(&hold, length);       the old record if it fits, else a new one
+ *     memcpy(fw_item_value(item), value, length);
+ *     fw_hold_release(&hold);
+ *
+ * Reserve first. Memory may have to be made, by dropping other items, which takes other buckets'
+ * locks; two of them are never held together. Inside a hold memory comes from what was reserved
+ * and cannot fail.
+ *
+ * Buckets. A bucket is one cache line: a lock, seven entries of a tag and a place, a link to an
+ * overflow bucket. To find a key costs one line for the bucket and one for the record. The table
+ * grows by linear hashing: when it is full enough the next bucket in line is split in two, under
+ * its lock, by whoever inserted. No step is longer than one bucket, and the table always has the
+ * size its items need, where doubling would have up to twice that. Buckets lie in one range of
+ * addresses that is reserved for the largest table the memory limit allows, so no bucket ever
+ * moves, and pages of it that were never used cost nothing.
+ *
+ * Memory. Records are appended to segments, one open segment per locality, so a record costs what
+ * it is long. When memory is short a segment is cleaned: records that are dead (replaced, removed,
+ * expired, flushed) are left, those that were not read since they came are dropped (evicted), and
+ * the rest is copied to a segment of survivors, each under its bucket's lock. A shift of sizes
+ * strands nothing: all records share all segments. Bodies have pages of their own, counted against
+ * the same limit.
+ *
+ * Expiry: lazily, at the hold, which then answers as if nothing was there; and by
+ * fw_table_sweep(), which goes round the buckets in small steps, also raises the ages.
+ *
+ * Flushing: the table has a generation, an item that of the time when it was written; flush raises
+ * the table's. A `set` right after flush_all therefore stays.
+ *
+ * Threads: every thread that uses the table has a struct fw_table_local of its own (a locality's
+ * belongs to its turn). Everything below may be called from any such thread at any time.
+ *
+ * Why not one table per locality with keys sent to their owner: a request for keys of other
+ * localities would cost two messages each; a bucket's lock that nobody else wants costs 5 ns.
+ * Why not reads without locks: they would need counted or delayed freeing, which costs what the
+ * lock costs, and would forbid to write in place.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/hash.h"
+#include "base/reason.h"
+#include "cache/item.h"
+
+struct fw_table;
+struct fw_table_local;
+struct fw_bucket;
+
+struct fw_table_config {
+    uint64_t memory;  /* Bytes, for records, bodies, buckets and what they need to be managed. */
+    bool is_evicting; /* Else a full table refuses (memcached's -M). */
+    uint64_t seed;    /* Of the hash; drawn at random unless tests want the same twice. */
+};
+
+/* Counted by each local; only its writer writes. Relaxed, as in base/metrics.h. */
+struct fw_table_counts {
+    _Atomic int64_t items;           /* Sum over locals; one alone may be negative. */
+    _Atomic int64_t bytes;           /* Of records and bodies, as sums. */
+    _Atomic uint64_t total_items;    /* Ever stored. */
+    _Atomic uint64_t evictions;      /* Dropped for want of memory. */
+    _Atomic uint64_t evicted_unread; /* Of these, never read. */
+    _Atomic uint64_t expired_unread; /* Reclaimed by lazy expiry or sweep, never read. */
+    _Atomic uint64_t reclaimed;      /* Expired or flushed, and removed. */
+};
+
+/* Returns 0 or a negative errno with the reason (no address space, limit too small). */
+FW_MUST_CHECK int fw_table_create(struct fw_table **table, const struct fw_table_config *config,
+                                  struct fw_reason *reason);
+void fw_table_destroy(struct fw_table *table); /* All locals are gone. */
+
+FW_MUST_CHECK int fw_table_local_create(struct fw_table_local **local, struct fw_table *table);
+void fw_table_local_destroy(struct fw_table_local *local);
+
+/* The time, in seconds of the cache's clock; told to a local as often as its owner likes. */
+void fw_table_local_set_now(struct fw_table_local *local, uint32_t now);
+uint32_t fw_table_local_now(const struct fw_table_local *local);
+
+/* Makes a key of bytes, which stay where they are. `length` is 1 to FW_ITEM_KEY_MAX. */
+struct fw_key fw_table_key(const struct fw_table_local *local, const char *bytes, size_t length);
+
+/* Fetches the key's bucket into the cache, and its record if the bucket is there already. */
+void fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key);
+
+/*
+ * Makes sure that records of `size` bytes in all can be written in the next hold. False: there is
+ * no memory, and nothing may be dropped (or everything that could be was).
+ */
+FW_MUST_CHECK bool fw_table_reserve(struct fw_table_local *local, size_t size);
+
+/* Why a hold has no item. */
+enum fw_absence { FW_ABSENT, FW_ABSENT_EXPIRED, FW_ABSENT_FLUSHED };
+
+struct fw_hold {
+    struct fw_item *item; /* Alive, or NULL. Lent until release, write, attach or remove. */
+    enum fw_absence absence;
+    struct fw_table_local *local;
+    const struct fw_key *key;
+    struct fw_bucket *bucket;
+    uint32_t slot;
+};
+
+void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const struct fw_key *key);
+void fw_hold_release(struct fw_hold *hold);
+
+/*
+ * hold->item becomes an item with a value of `value_length` (at most FW_ITEM_INLINE_MAX) for the
+ * caller to fill: the old record if the length is right, else a new one from what was reserved.
+ * A new item has `cas` of its own, no expiry, no flags, no bits but those of its age; an old one
+ * keeps its header, but for `cas`, `accessed`, the generation and FETCHED. The value is undefined
+ * where it was not there before: if the length is the same it still has its old bytes, else the
+ * old record, if there was one, can still be read until release (`old`, may be NULL).
+ */
+struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, struct fw_item **old);
+
+/* The same, with a body, whose reference is taken over. fw_item_size() was reserved. */
+struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body);
+
+/* Takes the item out. hold->item is NULL then. */
+void fw_hold_remove(struct fw_hold *hold);
+
+/* Marks it as read: clears its age, sets FETCHED and `accessed`. Writes only what changes. */
+void fw_hold_access(struct fw_hold *hold);
+
+/* A body for a value under way, with one reference; NULL: no memory. */
+struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length);
+struct fw_body *fw_body_ref(struct fw_body *body);
+void fw_body_unref(struct fw_table_local *local, struct fw_body *body);
+
+/* A number that no item has yet; for those who write items in place. */
+uint64_t fw_table_next_cas(struct fw_table_local *local);
+
+/* All items of now are gone. */
+void fw_table_flush(struct fw_table_local *local);
+
+/* memcached's cache_memlimit: may be lowered, then items are dropped by and by. -EINVAL: too small.
+ */
+FW_MUST_CHECK int fw_table_set_memory(struct fw_table *table, uint64_t memory);
+
+/*
+ * Sweeps and cleans ahead: goes on from `*cursor` (0 at first), looks at `bucket_count` buckets at
+ * the most, and returns true when it has come round. `raise_ages`: this round raises ages too.
+ */
+bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
+                    bool raise_ages);
+
+/*
+ * Shows the items of some buckets to `visit`, each under its lock: lent until it returns. For key
+ * dumps. Goes on from `*cursor`; true: it has come round. Items that are there all the time are
+ * shown at least once, and no other guarantee is given while the table grows.
+ */
+bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
+                    void (*visit)(struct fw_item *item, void *context), void *context);
+
+/* Sums over all locals, those that are gone too. Any thread. */
+struct fw_table_totals {
+    uint64_t items, bytes, total_items, evictions, evicted_unread, expired_unread, reclaimed;
+    uint64_t memory_limit;
+    uint64_t memory_used; /* Segments in use, bodies, buckets. */
+    uint64_t buckets;
+    uint64_t generation;
+};
+void fw_table_totals(struct fw_table *table, struct fw_table_totals *totals);
