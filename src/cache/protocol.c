@@ -15,16 +15,16 @@ enum {
     LINE_END_SIZE = 2, /* Values are stored with their \r\n, ready to be sent. */
 };
 
-static_assert(FW_PROTOCOL_LINE_MAX <= UINT16_MAX, "line_offset has 16 bits");
+static_assert(FW_OLD_PROTOCOL_LINE_MAX <= UINT16_MAX, "line_offset has 16 bits");
 
 struct token {
     const char *data;
     size_t size;
 };
 
-/* One call of fw_session_run(): what is left of the input, and the output so far. */
+/* One call of fw_old_session_run(): what is left of the input, and the output so far. */
 struct run {
-    struct fw_session *session;
+    struct fw_old_session *session;
     const char *input;
     size_t input_size;
     size_t consumed;
@@ -32,24 +32,24 @@ struct run {
     int64_t now_s;
 };
 
-void fw_session_init(struct fw_session *session, struct fw_store *store, uint32_t item_size_max)
+void fw_old_session_init(struct fw_old_session *session, struct fw_old_store *store, uint32_t item_size_max)
 {
-    *session = (struct fw_session){
-        .store = store, .item_size_max = item_size_max, .state = FW_SESSION_COMMAND};
+    *session = (struct fw_old_session){
+        .store = store, .item_size_max = item_size_max, .state = FW_OLD_SESSION_COMMAND};
 }
 
-static void session_drop_item(struct fw_session *session)
+static void session_drop_item(struct fw_old_session *session)
 {
     if (session->item != NULL) {
-        fw_store_unref(session->store, session->item);
+        fw_old_store_unref(session->store, session->item);
         session->item = NULL;
     }
 }
 
-void fw_session_fini(struct fw_session *session)
+void fw_old_session_fini(struct fw_old_session *session)
 {
     session_drop_item(session);
-    session->state = FW_SESSION_CLOSED;
+    session->state = FW_OLD_SESSION_CLOSED;
 }
 
 static void reply(struct run *run, const char *line)
@@ -104,7 +104,7 @@ static size_t tokens_split(struct token line, struct token tokens[TOKENS_MAX])
 
 static void swallow_value(struct run *run, uint64_t value_size)
 {
-    run->session->state = FW_SESSION_SWALLOW;
+    run->session->state = FW_OLD_SESSION_SWALLOW;
     run->session->swallow = value_size + LINE_END_SIZE;
 }
 
@@ -119,7 +119,7 @@ static int64_t expiry_absolute(int64_t exptime, int64_t now_s)
 /* set KEY FLAGS EXPTIME BYTES [noreply] */
 static void command_set(struct run *run, const struct token *tokens, size_t count)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     uint64_t flags, value_size;
     int64_t exptime;
     session->quiet = count == 6 && token_is(tokens[5], "noreply");
@@ -136,15 +136,15 @@ static void command_set(struct run *run, const struct token *tokens, size_t coun
     }
     /* An old value must not outlive a set that its client believes replaced it. */
     if (value_size > session->item_size_max) {
-        (void)fw_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
+        (void)fw_old_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
         reply_error(run, "SERVER_ERROR object too large for cache\r\n");
         swallow_value(run, value_size);
         return;
     }
-    session->item = fw_store_item_new(session->store, tokens[1].data, tokens[1].size,
+    session->item = fw_old_store_item_new(session->store, tokens[1].data, tokens[1].size,
                                       (size_t)value_size + LINE_END_SIZE);
     if (session->item == NULL) {
-        (void)fw_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
+        (void)fw_old_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
         reply_error(run, "SERVER_ERROR out of memory storing object\r\n");
         swallow_value(run, value_size);
         return;
@@ -152,13 +152,13 @@ static void command_set(struct run *run, const struct token *tokens, size_t coun
     session->item->flags = (uint32_t)flags;
     session->item->expires_s = expiry_absolute(exptime, run->now_s);
     session->item_offset = 0;
-    session->state = FW_SESSION_DATA;
+    session->state = FW_OLD_SESSION_DATA;
 }
 
 /* delete KEY [0] [noreply] */
 static void command_delete(struct run *run, const struct token *tokens, size_t count)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     session->quiet = count > 2 && token_is(tokens[count - 1], "noreply");
     size_t words = session->quiet ? count - 1 : count;
     if (count < 2 || count > 4) {
@@ -174,17 +174,17 @@ static void command_delete(struct run *run, const struct token *tokens, size_t c
         reply_error(run, "CLIENT_ERROR bad command line format\r\n");
         return;
     }
-    bool deleted = fw_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
+    bool deleted = fw_old_store_delete(session->store, tokens[1].data, tokens[1].size, run->now_s);
     reply(run, deleted ? "DELETED\r\n" : "NOT_FOUND\r\n");
 }
 
 static void run_command(struct run *run, struct token line)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     struct token tokens[TOKENS_MAX];
     size_t count = tokens_split(line, tokens);
     if (count >= 2 && token_is(tokens[0], "get")) {
-        session->state = FW_SESSION_KEYS;
+        session->state = FW_OLD_SESSION_KEYS;
         session->line_offset = (uint16_t)(tokens[1].data - line.data);
     } else if (count > 0 && token_is(tokens[0], "set")) {
         command_set(run, tokens, count);
@@ -193,7 +193,7 @@ static void run_command(struct run *run, struct token line)
     } else if (count == 1 && token_is(tokens[0], "version")) {
         reply(run, "VERSION " FW_VERSION "\r\n");
     } else if (count == 1 && token_is(tokens[0], "quit")) {
-        session->state = FW_SESSION_CLOSED;
+        session->state = FW_OLD_SESSION_CLOSED;
     } else {
         reply_error(run, "ERROR\r\n");
     }
@@ -219,20 +219,20 @@ static struct token input_line(const struct run *run, size_t *size)
 /* Each step returns false when it can go no further: for want of input, or of output. */
 static bool step_command(struct run *run)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     size_t size = 0;
     struct token line = input_line(run, &size);
-    if (line.data == NULL ? run->input_size - run->consumed >= FW_PROTOCOL_LINE_MAX
-                          : size > FW_PROTOCOL_LINE_MAX) {
+    if (line.data == NULL ? run->input_size - run->consumed >= FW_OLD_PROTOCOL_LINE_MAX
+                          : size > FW_OLD_PROTOCOL_LINE_MAX) {
         reply_error(run, "CLIENT_ERROR line too long\r\n");
-        session->state = FW_SESSION_CLOSED;
+        session->state = FW_OLD_SESSION_CLOSED;
         return false;
     }
     if (line.data == NULL) {
         return false;
     }
     run_command(run, line);
-    if (session->state != FW_SESSION_KEYS) {
+    if (session->state != FW_OLD_SESSION_KEYS) {
         run->consumed += size; /* The line of a get stays until its last key is answered. */
     }
     return true;
@@ -240,7 +240,7 @@ static bool step_command(struct run *run)
 
 static bool step_keys(struct run *run)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     size_t size = 0;
     struct token line = input_line(run, &size);
     FW_ASSERT(line.data != NULL); /* step_command() saw it, and nothing was consumed since. */
@@ -249,11 +249,11 @@ static bool step_keys(struct run *run)
     session->line_offset = (uint16_t)offset;
     if (key.size == 0 || key.size > FW_KEY_SIZE_MAX) {
         reply(run, key.size == 0 ? "END\r\n" : "CLIENT_ERROR bad command line format\r\n");
-        session->state = FW_SESSION_COMMAND;
+        session->state = FW_OLD_SESSION_COMMAND;
         run->consumed += size;
         return true;
     }
-    struct fw_item *item = fw_store_get(session->store, key.data, key.size, run->now_s);
+    struct fw_old_item *item = fw_old_store_get(session->store, key.data, key.size, run->now_s);
     if (item != NULL) {
         fw_text_append_string(&run->output, "VALUE ");
         fw_text_append(&run->output, item->data, item->key_size);
@@ -265,56 +265,56 @@ static bool step_keys(struct run *run)
         FW_ASSERT(!run->output.truncated);
         session->item = item;
         session->item_offset = 0;
-        session->state = FW_SESSION_VALUE;
+        session->state = FW_OLD_SESSION_VALUE;
     }
     return true;
 }
 
 static bool step_value(struct run *run)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     size_t left = session->item->value_size - session->item_offset;
     size_t room = fw_text_room(&run->output);
     size_t size = left < room ? left : room;
-    fw_text_append(&run->output, fw_item_value(session->item) + session->item_offset, size);
+    fw_text_append(&run->output, fw_old_item_value(session->item) + session->item_offset, size);
     session->item_offset += (uint32_t)size;
     if (size < left) {
         return false;
     }
     session_drop_item(session);
-    session->state = FW_SESSION_KEYS;
+    session->state = FW_OLD_SESSION_KEYS;
     return true;
 }
 
 static bool step_data(struct run *run)
 {
-    struct fw_session *session = run->session;
-    struct fw_item *item = session->item;
+    struct fw_old_session *session = run->session;
+    struct fw_old_item *item = session->item;
     size_t left = item->value_size - session->item_offset;
     size_t size = run->input_size - run->consumed;
     size = size < left ? size : left;
-    memcpy(fw_item_value(item) + session->item_offset, run->input + run->consumed, size);
+    memcpy(fw_old_item_value(item) + session->item_offset, run->input + run->consumed, size);
     session->item_offset += (uint32_t)size;
     run->consumed += size;
     if (size < left) {
         return false;
     }
-    session->state = FW_SESSION_COMMAND;
-    const char *end = fw_item_value(item) + item->value_size - LINE_END_SIZE;
+    session->state = FW_OLD_SESSION_COMMAND;
+    const char *end = fw_old_item_value(item) + item->value_size - LINE_END_SIZE;
     if (memcmp(end, "\r\n", LINE_END_SIZE) != 0) {
         session_drop_item(session);
         reply_error(run, "CLIENT_ERROR bad data chunk\r\n");
         return true;
     }
     session->item = NULL;
-    fw_store_put(session->store, item);
+    fw_old_store_put(session->store, item);
     reply(run, "STORED\r\n");
     return true;
 }
 
 static bool step_swallow(struct run *run)
 {
-    struct fw_session *session = run->session;
+    struct fw_old_session *session = run->session;
     size_t size = run->input_size - run->consumed;
     size = size < session->swallow ? size : (size_t)session->swallow;
     session->swallow -= size;
@@ -322,44 +322,44 @@ static bool step_swallow(struct run *run)
     if (session->swallow > 0) {
         return false;
     }
-    session->state = FW_SESSION_COMMAND;
+    session->state = FW_OLD_SESSION_COMMAND;
     return true;
 }
 
 static bool run_step(struct run *run)
 {
-    switch ((enum fw_session_state)run->session->state) {
-    case FW_SESSION_COMMAND:
+    switch ((enum fw_old_session_state)run->session->state) {
+    case FW_OLD_SESSION_COMMAND:
         return step_command(run);
-    case FW_SESSION_KEYS:
+    case FW_OLD_SESSION_KEYS:
         return step_keys(run);
-    case FW_SESSION_VALUE:
+    case FW_OLD_SESSION_VALUE:
         return step_value(run);
-    case FW_SESSION_DATA:
+    case FW_OLD_SESSION_DATA:
         return step_data(run);
-    case FW_SESSION_SWALLOW:
+    case FW_OLD_SESSION_SWALLOW:
         return step_swallow(run);
-    case FW_SESSION_CLOSED:
+    case FW_OLD_SESSION_CLOSED:
         return false;
     }
     FW_ASSERT(false);
     return false;
 }
 
-struct fw_session_step fw_session_run(struct fw_session *session, const char *input,
+struct fw_old_session_step fw_old_session_run(struct fw_old_session *session, const char *input,
                                       size_t input_size, char *output, size_t output_size,
                                       int64_t now_s)
 {
-    FW_ASSERT(output_size > FW_PROTOCOL_REPLY_MIN);
+    FW_ASSERT(output_size > FW_OLD_PROTOCOL_REPLY_MIN);
     struct run run = {.session = session, .input = input, .input_size = input_size, .now_s = now_s};
     fw_text_init(&run.output, output, output_size);
     bool room = true;
     while (room && run_step(&run)) {
-        room = fw_text_room(&run.output) >= FW_PROTOCOL_REPLY_MIN;
+        room = fw_text_room(&run.output) >= FW_OLD_PROTOCOL_REPLY_MIN;
     }
-    return (struct fw_session_step){
+    return (struct fw_old_session_step){
         .consumed = run.consumed,
         .produced = run.output.length,
-        .more = !room || session->state == FW_SESSION_VALUE,
+        .more = !room || session->state == FW_OLD_SESSION_VALUE,
     };
 }

@@ -21,16 +21,16 @@
 
 enum { MEMORY = 4 << 20, ITEM_SIZE_MAX = 1000, NOW = 1700000000, REPLIES_MAX = 1 << 16 };
 
-static char input_buffer[4 * FW_PROTOCOL_LINE_MAX];
+static char input_buffer[4 * FW_OLD_PROTOCOL_LINE_MAX];
 static char replies[REPLIES_MAX];
 static size_t replies_size;
 
-static void collect(struct fw_session *session, size_t *input_length, size_t output_size)
+static void collect(struct fw_old_session *session, size_t *input_length, size_t output_size)
 {
     static char output[1 << 14];
-    struct fw_session_step step;
+    struct fw_old_session_step step;
     do {
-        step = fw_session_run(session, input_buffer, *input_length, output, output_size, NOW);
+        step = fw_old_session_run(session, input_buffer, *input_length, output, output_size, NOW);
         assert_true(step.consumed <= *input_length);
         assert_true(step.produced <= output_size);
         assert_true(replies_size + step.produced < REPLIES_MAX);
@@ -42,13 +42,13 @@ static void collect(struct fw_session *session, size_t *input_length, size_t out
 }
 
 /* Has the conversation on a fresh store; returns the state in which the session ended. */
-static enum fw_session_state converse(const char *input, size_t input_size, size_t piece,
+static enum fw_old_session_state converse(const char *input, size_t input_size, size_t piece,
                                       size_t output_size)
 {
-    struct fw_store *store;
-    struct fw_session session;
-    assert_int_equal(fw_store_create(&store, MEMORY), 0);
-    fw_session_init(&session, store, ITEM_SIZE_MAX);
+    struct fw_old_store *store;
+    struct fw_old_session session;
+    assert_int_equal(fw_old_store_create(&store, MEMORY), 0);
+    fw_old_session_init(&session, store, ITEM_SIZE_MAX);
     replies_size = 0;
     size_t length = 0;
     for (size_t offset = 0; offset < input_size; offset += piece) {
@@ -59,17 +59,17 @@ static enum fw_session_state converse(const char *input, size_t input_size, size
         collect(&session, &length, output_size);
     }
     replies[replies_size] = '\0';
-    enum fw_session_state state = session.state;
-    fw_session_fini(&session);
-    fw_store_destroy(store);
+    enum fw_old_session_state state = session.state;
+    fw_old_session_fini(&session);
+    fw_old_store_destroy(store);
     return state;
 }
 
-static void expect_state(const char *input, const char *expected, enum fw_session_state state)
+static void expect_state(const char *input, const char *expected, enum fw_old_session_state state)
 {
     size_t size = strlen(input);
     for (size_t piece = 1; piece <= size; piece++) {
-        assert_int_equal(converse(input, size, piece, FW_PROTOCOL_REPLY_MIN + 1), state);
+        assert_int_equal(converse(input, size, piece, FW_OLD_PROTOCOL_REPLY_MIN + 1), state);
         assert_string_equal(replies, expected);
     }
     assert_int_equal(converse(input, size, size, 1 << 14), state);
@@ -78,7 +78,7 @@ static void expect_state(const char *input, const char *expected, enum fw_sessio
 
 static void expect(const char *input, const char *expected)
 {
-    expect_state(input, expected, FW_SESSION_COMMAND);
+    expect_state(input, expected, FW_OLD_SESSION_COMMAND);
 }
 
 static void test_set_get_delete(void **state)
@@ -141,8 +141,8 @@ static void test_errors(void **state)
 static void test_quit(void **state)
 {
     (void)state;
-    expect_state("quit\r\n", "", FW_SESSION_CLOSED);
-    expect_state("get a\r\nquit\r\nget b\r\n", "END\r\n", FW_SESSION_CLOSED);
+    expect_state("quit\r\n", "", FW_OLD_SESSION_CLOSED);
+    expect_state("get a\r\nquit\r\nget b\r\n", "END\r\n", FW_OLD_SESSION_CLOSED);
 }
 
 static void test_value_limit(void **state)
@@ -153,8 +153,8 @@ static void test_value_limit(void **state)
     memset(value, 'v', sizeof value);
     (void)snprintf(input, sizeof input, "set k 0 0 %d\r\n%.*s\r\nget k\r\n", ITEM_SIZE_MAX,
                    ITEM_SIZE_MAX, value);
-    assert_int_equal(converse(input, strlen(input), 100, FW_PROTOCOL_REPLY_MIN + 1),
-                     FW_SESSION_COMMAND);
+    assert_int_equal(converse(input, strlen(input), 100, FW_OLD_PROTOCOL_REPLY_MIN + 1),
+                     FW_OLD_SESSION_COMMAND);
     assert_int_equal(replies_size, strlen("STORED\r\nVALUE k 0 1000\r\n") + ITEM_SIZE_MAX +
                                        strlen("\r\nEND\r\n"));
     /* One byte more is refused and swallowed, and the value of before is gone. */
@@ -183,16 +183,16 @@ static void test_key_limit(void **state)
 static void test_line_limit(void **state)
 {
     (void)state;
-    static char input[FW_PROTOCOL_LINE_MAX + 1];
+    static char input[FW_OLD_PROTOCOL_LINE_MAX + 1];
     memset(input, ' ', sizeof input);
-    memcpy(input + FW_PROTOCOL_LINE_MAX - 9, "version\r\n", 9);
-    assert_int_equal(converse(input, FW_PROTOCOL_LINE_MAX, 1000, 1024), FW_SESSION_COMMAND);
+    memcpy(input + FW_OLD_PROTOCOL_LINE_MAX - 9, "version\r\n", 9);
+    assert_int_equal(converse(input, FW_OLD_PROTOCOL_LINE_MAX, 1000, 1024), FW_OLD_SESSION_COMMAND);
     assert_string_equal(replies, "VERSION " FW_VERSION "\r\n");
     memset(input, ' ', sizeof input);
     memcpy(input + sizeof input - 9, "version\r\n", 9);
-    assert_int_equal(converse(input, sizeof input, sizeof input, 1024), FW_SESSION_CLOSED);
+    assert_int_equal(converse(input, sizeof input, sizeof input, 1024), FW_OLD_SESSION_CLOSED);
     assert_string_equal(replies, "CLIENT_ERROR line too long\r\n");
-    assert_int_equal(converse(input, sizeof input - 1, 100, 1024), FW_SESSION_CLOSED);
+    assert_int_equal(converse(input, sizeof input - 1, 100, 1024), FW_OLD_SESSION_CLOSED);
     assert_string_equal(replies, "CLIENT_ERROR line too long\r\n");
 }
 

@@ -23,9 +23,9 @@
 
 enum { FW_KEY_SIZE_MAX = 250 };
 
-struct fw_item {
+struct fw_old_item {
     struct fw_list_link age_link; /* In the store's order of arrival; unlinked: not in the table. */
-    struct fw_item *bucket_next;
+    struct fw_old_item *bucket_next;
     int64_t expires_s; /* Seconds of the caller's clock; 0: never. */
     uint64_t hash;
     uint32_t flags;
@@ -35,39 +35,39 @@ struct fw_item {
     char data[]; /* The key, then the value. */
 };
 
-struct fw_store;
+struct fw_old_store;
 
 /* `memory_max` bounds the table and its items together. Returns 0, -EINVAL (too little) or -ENOMEM.
  */
-FW_MUST_CHECK int fw_store_create(struct fw_store **store, size_t memory_max);
+FW_MUST_CHECK int fw_old_store_create(struct fw_old_store **store, size_t memory_max);
 
 /* All references must have been given back. */
-void fw_store_destroy(struct fw_store *store);
+void fw_old_store_destroy(struct fw_old_store *store);
 
 /* A reference to the live item of that key, or NULL. */
-struct fw_item *fw_store_get(struct fw_store *store, const char *key, size_t key_size,
+struct fw_old_item *fw_old_store_get(struct fw_old_store *store, const char *key, size_t key_size,
                              int64_t now_s);
 
 /*
  * A new item with room for its value, not yet in the table, or NULL if it would never fit or memory
  * is short. Older items leave to make room for it.
  */
-struct fw_item *fw_store_item_new(struct fw_store *store, const char *key, size_t key_size,
+struct fw_old_item *fw_old_store_item_new(struct fw_old_store *store, const char *key, size_t key_size,
                                   size_t value_size);
 
 /* Puts the item in the table in place of any of its key and takes the caller's reference. */
-void fw_store_put(struct fw_store *store, struct fw_item *item);
+void fw_old_store_put(struct fw_old_store *store, struct fw_old_item *item);
 
 /* True if there was a live one. */
-bool fw_store_delete(struct fw_store *store, const char *key, size_t key_size, int64_t now_s);
+bool fw_old_store_delete(struct fw_old_store *store, const char *key, size_t key_size, int64_t now_s);
 
-void fw_store_unref(struct fw_store *store, struct fw_item *item);
+void fw_old_store_unref(struct fw_old_store *store, struct fw_old_item *item);
 
-static inline char *fw_item_value(struct fw_item *item)
+static inline char *fw_old_item_value(struct fw_old_item *item)
 {
     return item->data + item->key_size;
 }
 
 /* What the store has allocated now; at most its limit. */
-size_t fw_store_memory(const struct fw_store *store);
-size_t fw_store_count(const struct fw_store *store);
+size_t fw_old_store_memory(const struct fw_old_store *store);
+size_t fw_old_store_count(const struct fw_old_store *store);

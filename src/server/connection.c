@@ -63,7 +63,7 @@ int fw_connection_open(struct fw_connections *connections, int fd)
         return rc;
     }
     connection->connections = connections;
-    fw_session_init(&connection->session, connections->store, connections->item_size_max);
+    fw_old_session_init(&connection->session, connections->store, connections->item_size_max);
     fw_list_push_back(&connections->open, &connection->link);
     fw_stream_wait(&connection->stream);
     return 0;
@@ -72,7 +72,7 @@ int fw_connection_open(struct fw_connections *connections, int fd)
 static void connection_close(struct fw_connection *connection)
 {
     fw_list_remove(&connection->link);
-    fw_session_fini(&connection->session);
+    fw_old_session_fini(&connection->session);
     fw_stream_close(&connection->stream);
 }
 
@@ -105,8 +105,8 @@ static void connection_closed(struct fw_stream *stream)
 static void connection_answer(struct fw_connection *connection)
 {
     struct fw_connection_buffers *buffers = connection->buffers;
-    struct fw_session_step step =
-        fw_session_run(&connection->session, buffers->input, connection->input_length,
+    struct fw_old_session_step step =
+        fw_old_session_run(&connection->session, buffers->input, connection->input_length,
                        buffers->output, sizeof buffers->output, fw_clock_wall_ns() / NS_PER_S);
     connection->input_length -= (uint32_t)step.consumed;
     if (connection->input_length > 0 && step.consumed > 0) {
@@ -147,7 +147,7 @@ static void connection_go_on(struct fw_connection *connection)
         }
         connection_answer(connection);
     }
-    if (connection->session.state == FW_SESSION_CLOSED) {
+    if (connection->session.state == FW_OLD_SESSION_CLOSED) {
         connection_close(connection);
         return;
     }

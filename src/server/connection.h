@@ -34,14 +34,14 @@
 #include "io/reactor.h"
 
 struct fw_connection_buffers {
-    char input[2 * FW_PROTOCOL_LINE_MAX]; /* A whole line and as much again behind it. */
+    char input[2 * FW_OLD_PROTOCOL_LINE_MAX]; /* A whole line and as much again behind it. */
     char output[16384];
 };
 
 /* What the connections of one locality share. */
 struct fw_connections {
     struct fw_reactor *reactor;
-    struct fw_store *store;
+    struct fw_old_store *store;
     struct fw_pool pool;         /* Of struct fw_connection. */
     struct fw_pool buffers_pool; /* Of struct fw_connection_buffers. */
     struct fw_list open;
@@ -51,7 +51,7 @@ struct fw_connections {
 
 struct fw_connection {
     struct fw_stream stream;
-    struct fw_session session;
+    struct fw_old_session session;
     struct fw_connections *connections;
     struct fw_list_link link; /* In `open`. */
     struct fw_connection_buffers *buffers;

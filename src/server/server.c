@@ -28,7 +28,7 @@ struct listening {
 
 struct fw_server {
     struct fw_reactor *reactor;
-    struct fw_store *store;
+    struct fw_old_store *store;
     struct fw_connections connections;
     struct fw_signals signals;
     bool signals_open;
@@ -141,7 +141,7 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
     if (made == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot start");
     }
-    int rc = fw_store_create(&made->store, config->memory);
+    int rc = fw_old_store_create(&made->store, config->memory);
     if (rc != 0) {
         (void)fw_reason_errno(reason, rc, "cannot set %" PRIu64 " MiB of memory apart",
                               config->memory >> 20);
@@ -172,7 +172,7 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
 no_connections:
     fw_reactor_destroy(made->reactor);
 no_reactor:
-    fw_store_destroy(made->store);
+    fw_old_store_destroy(made->store);
 no_store:
     free(made);
     return rc;
@@ -266,6 +266,6 @@ void fw_server_destroy(struct fw_server *server)
     close_all(server);
     fw_connections_fini(&server->connections);
     fw_reactor_destroy(server->reactor);
-    fw_store_destroy(server->store);
+    fw_old_store_destroy(server->store);
     free(server);
 }
