@@ -27,6 +27,8 @@ class Load:
     name: str
     requests: int
     options: tuple = ()
+    keys: int = KEYS
+    data: tuple = ()  # Options that say what is stored; the fill before it needs them too.
 
 
 # 50 connections, keys of 32 bytes, values of 100 bytes, 9 % sets: the generator's defaults.
@@ -38,8 +40,9 @@ def generate(context, server, load, *more):
     """Puts the load on the server; returns the generator's report."""
     requests = context.scaled(load.requests)
     command = [context.program("bench", "load"), "--port", str(server.port),
-               "--server-pid", str(server.pid), "--keys", str(context.scaled(KEYS)),
-               "--requests", str(requests), "--warm-up", str(requests // 10), *load.options, *more]
+               "--server-pid", str(server.pid), "--keys", str(context.scaled(load.keys)),
+               "--requests", str(requests), "--warm-up", str(requests // 10), *load.data,
+               *load.options, *more]
     if context.client_cpu is not None:
         command += ["--cpu", str(context.client_cpu)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -54,29 +57,30 @@ def generate(context, server, load, *more):
 
 
 @contextlib.contextmanager
-def filled_servers(context, sides):
-    """All servers, with every key in them."""
+def filled_servers(context, sides, load):
+    """All servers, with every key of the load in them."""
     with contextlib.ExitStack() as stack:
         found = {}
         for side, make_command in sides.items():
             found[side] = stack.enter_context(servers.running(make_command, context))
-            generate(context, found[side], Load("prefill", 1), "--prefill")
+            fill = dataclasses.replace(load, requests=1, options=())
+            generate(context, found[side], fill, "--prefill")
         yield found
 
 
-def measure_rounds(context, sides, loads):
-    """Reports by side and load, one of each per round."""
-    rounds = context.rounds(ROUNDS)
+def measure_rounds(context, sides, loads, rounds=ROUNDS):
+    """Reports by side and load, one of each per round. All loads use the same keys and values."""
+    rounds = context.rounds(rounds)
     reports = {side: {load: [] for load in loads} for side in sides}
     for first in range(0, rounds, ROUNDS_PER_START):
-        with filled_servers(context, sides) as found:
+        with filled_servers(context, sides, loads[0]) as found:
             for number in range(first, min(first + ROUNDS_PER_START, rounds)):
                 for load in loads:
                     for side in measure.alternate(list(sides), number):
                         reports[side][load].append(generate(context, found[side], load))
                     figures = ", ".join(f"{side} {cpu_ns(reports[side][load])[-1]:.0f}"
                                         for side in sides)
-                    print(f"  round {number + 1} of {rounds}, {load.name} in flight, ns: {figures}",
+                    print(f"  round {number + 1} of {rounds}, load {load.name}, ns: {figures}",
                           flush=True)
     return reports
 
@@ -114,7 +118,7 @@ def compare_servers(name, reports, ours, peer, loads, bar):
     parts = []
     for load in loads:
         mine, theirs = reports[ours][load], reports[peer][load]
-        measure.print_table(f"{name}, {load.name} in flight: server's CPU ns per request",
+        measure.print_table(f"{name}, load {load.name}: server's CPU ns per request",
                             [(side, cpu_ns(reports[side][load])) for side in reports])
         part = measure.compare(f"{name}-{load.name}", cpu_ns(mine), cpu_ns(theirs), peer=peer,
                                bar=bar, unit="ns of CPU per request")
@@ -145,7 +149,7 @@ def run_reactor(context):
                                                     strict=True)]
         result[f"bare_to_memcached_{load.name}"] = round(measure.median(ratios), 4)
         result[f"bare_to_memcached_{load.name}_spread"] = round(measure.spread(ratios), 4)
-        print(f"bare_loop / memcached at {load.name} in flight: {measure.median(ratios):.3f}, "
+        print(f"bare_loop / memcached under load {load.name}: {measure.median(ratios):.3f}, "
               f"spread {measure.spread(ratios):.1%}")
     return result
 
@@ -163,7 +167,7 @@ def run_reactor_uring(context):
                                   cpu_ns(reports["epoll"][load]), peer="epoll", bar=1.0, unit="")
         part["control_ratio"], part["control_spread"] = control["ratio"], control["spread"]
         print(f"  epoll again / epoll {control['ratio']:.3f}, spread {control['spread']:.1%}; at "
-              f"{load.name} in flight:")
+              f"load {load.name}:")
         for side in ("io_uring", "epoll"):
             found = details(reports[side][load])
             print(f"  {side:10} p50 {found['latency_p50_us']:.0f} us, p99 "
@@ -173,19 +177,9 @@ def run_reactor_uring(context):
     return {**measure.combine("reactor-uring", parts), "informational": True}
 
 
-def run_serve(context):
-    """For information until the object server exists: what answers now has no memory to manage."""
-    loads = (ONE_IN_FLIGHT, SIXTEEN_IN_FLIGHT)
-    sides = {"fairway": servers.fairway, "memcached": servers.memcached}
-    reports = measure_rounds(context, sides, loads)
-    parts = compare_servers("serve", reports, "fairway", "memcached", loads, 1.0)
-    return {**measure.combine("serve", parts), "informational": True}
-
-
 BENCHMARKS = {
     "reactor": Benchmark("io/reactor on epoll beside a bare epoll loop, 50 connections",
                          run_reactor),
     "reactor-uring": Benchmark("io/reactor on io_uring beside io/reactor on epoll, 50 connections",
                                run_reactor_uring),
-    "serve": Benchmark("fairway serve beside memcached, 50 connections", run_serve),
 }

@@ -45,7 +45,7 @@ def cache_options(port):
 
 
 def fairway(context, port):
-    return [context.program("fairway"), "serve", *cache_options(port)]
+    return [context.program("fairway"), "serve", "-t", "1", *cache_options(port)]
 
 
 def memcached(_context, port):
