@@ -57,8 +57,7 @@ static void test_sieve(void **state)
           "---+--"
           "+++"
           "-");
-    /* Where FIFO with second chances would put a behind d and evict c, then d: SIEVE too takes c,
-     * but then looks at d, which is newer, not at a again. */
+    /* The hand spares a, once, and takes b; c and a are still there. */
     check(FW_POLICY_SIEVE, 3,
           "abcad"
           "c"
