@@ -33,45 +33,19 @@ static void test_lru(void **state)
 {
     (void)state;
     check(FW_POLICY_LRU, 3, "abcabc", "---+++");
-    check(FW_POLICY_LRU, 3,
-          "abcad"
-          "acdb",
-          "---+-"
-          "+++-");                                   /* b was the oldest. */
-    check(FW_POLICY_LRU, 3, "abcdabcd", "--------"); /* A loop. */
+    check(FW_POLICY_LRU, 3, "abcadacdb", "---+-+++-"); /* b was the oldest. */
+    check(FW_POLICY_LRU, 3, "abcdabcd", "--------");   /* A loop. */
 }
 
 /* With one a that is spared, the hand takes b, goes on to c, and does not come back to a first. */
 static void test_sieve(void **state)
 {
     (void)state;
-    check(FW_POLICY_SIEVE, 3,
-          "abcad"
-          "a",
-          "---+-"
-          "+");
-    check(FW_POLICY_SIEVE, 3,
-          "abcade"
-          "ade"
-          "c",
-          "---+--"
-          "+++"
-          "-");
+    check(FW_POLICY_SIEVE, 3, "abcada", "---+-+");
+    check(FW_POLICY_SIEVE, 3, "abcadeadec", "---+--+++-");
     /* The hand spares a, once, and takes b; c and a are still there. */
-    check(FW_POLICY_SIEVE, 3,
-          "abcad"
-          "c"
-          "a",
-          "---+-"
-          "+"
-          "+");
-    check(FW_POLICY_SIEVE, 2,
-          "abab"
-          "c"
-          "b",
-          "--++"
-          "-"
-          "+"); /* All spared once: a, the oldest. */
+    check(FW_POLICY_SIEVE, 3, "abcadca", "---+-++");
+    check(FW_POLICY_SIEVE, 2, "ababcb", "--++-+"); /* All spared once: a, the oldest. */
 }
 
 /*
