@@ -31,18 +31,26 @@
  * ARCHITECTURE.md says why each lock has its place; the two change in the same commit.
  */
 enum fw_lock_rank {
+    FW_RANK_SERVER = 45,        /* A server's list of connections; their foms are woken under it. */
     FW_RANK_METRICS = 50,       /* Registering and reading metrics; never on a hot path. */
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
     FW_RANK_CORE = 60,          /* The threads of a core. */
     FW_RANK_CHANNEL = 65,       /* Shared channels and resources. */
     FW_RANK_JOBS_COMMANDS = 70, /* Commands under way and timed; they are posted under it. */
-    FW_RANK_JOBS_ROLE = 72,     /* The dispatcher's role; taken by try-lock. */
-    FW_RANK_JOBS_FRONT = 74,    /* Posting and rejoining: owners and slots. */
-    FW_RANK_JOBS_HAND = 76,     /* What a worker runs, and will run next. */
+    FW_RANK_JOBS_ROLE = 71,     /* The dispatcher's role; taken by try-lock. */
+    FW_RANK_JOBS_FRONT = 72,    /* Posting and rejoining: owners and slots. */
+    FW_RANK_JOBS_HAND = 73,     /* What a worker runs, and will run next. */
+    FW_RANK_TABLE_GROWTH = 75,  /* Splitting and merging of buckets; taken by try-lock. */
+    FW_RANK_TABLE_LOCALS = 76,  /* Who uses a table. */
+    FW_RANK_TABLE_ARENA = 77,   /* Lists of segments and of overflow buckets. */
+    FW_RANK_TABLE_BODIES = 78,  /* Lists of memory for large values. */
     FW_RANK_LOG_SHARED = 79,    /* The log's ring for threads that have none of their own. */
     FW_RANK_LOG = 80,           /* The log's writer: anyone may log under any lock but a leaf. */
     FW_RANK_LOG_LISTS = 82,     /* Who logs: modules, sites, rings. Never held while writing. */
+    FW_RANK_DETAIL = 84,        /* A leaf: what `stats detail` counts per prefix of keys. */
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
+    FW_RANK_BUCKET = 95,        /* No fw_mutex: see src/cache/bucket.h. */
+    FW_RANK_CACHE_LOCKS = 97,   /* A leaf: who has locked which item; taken in holds of a table. */
 };
 
 enum { FW_MUTEX_FREE = 0, FW_MUTEX_HELD = 1, FW_MUTEX_CONTENDED = 2 };

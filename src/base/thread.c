@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -91,6 +92,15 @@ void fw_thread_join(struct fw_thread *thread)
     }
     int rc = pthread_join(thread->handle, NULL);
     FW_ASSERT(rc == 0);
+}
+
+void fw_thread_yield(void)
+{
+    if (fw_thread_hooks != NULL) {
+        fw_thread_hooks->yield("thread: yield");
+        return;
+    }
+    (void)sched_yield();
 }
 
 void fw_parker_init(struct fw_parker *parker)

@@ -142,6 +142,12 @@ static inline void fw_thread_relax(void)
 }
 
 /*
+ * Lets another thread have the core: for who spins on a word that its holder, should it have been
+ * interrupted, cannot clear before it gets a core again.
+ */
+void fw_thread_yield(void);
+
+/*
  * Marks a point beside a shared atomic where another thread's step would matter. Costs nothing to
  * speak of in the server; in the simulator the seed may switch here. `where` is a string literal
  * for the trace.

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/range.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+size_t fw_range_unit(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    FW_ASSERT(page <= FW_RANGE_ALIGNMENT);
+    return page;
+}
+
+int fw_range_reserve(struct fw_range *range, size_t size, struct fw_reason *reason)
+{
+    FW_ASSERT(size > 0 && size % fw_range_unit() == 0);
+    size_t mapped_size = size + FW_RANGE_ALIGNMENT;
+    /* No access: where the system counts possible use, what cannot be written is not counted. */
+    void *mapped = mapped_size < size ? MAP_FAILED
+                                      : mmap(NULL, mapped_size, PROT_NONE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot reserve %zu MiB of addresses (ulimit -v?)",
+                               size >> 20);
+    }
+    (void)madvise(mapped, mapped_size, MADV_NOHUGEPAGE); /* EINVAL: the kernel has none anyway. */
+    size_t slack = -(uintptr_t)mapped & (FW_RANGE_ALIGNMENT - 1);
+    *range = (struct fw_range){.memory = (char *)mapped + slack,
+                               .size = size,
+                               .mapped = mapped,
+                               .mapped_size = mapped_size};
+    return 0;
+}
+
+void fw_range_release(struct fw_range *range)
+{
+    int rc = munmap(range->mapped, range->mapped_size);
+    FW_ASSERT(rc == 0);
+    *range = (struct fw_range){.memory = NULL};
+}
+
+static void range_invariant(const struct fw_range *range, size_t offset, size_t size)
+{
+    FW_ASSERT(range->memory != NULL);
+    FW_ASSERT(offset <= range->size && size <= range->size - offset);
+    FW_ASSERT(offset % fw_range_unit() == 0 && size % fw_range_unit() == 0);
+}
+
+int fw_range_enable(struct fw_range *range, size_t offset, size_t size)
+{
+    range_invariant(range, offset, size);
+    int rc = mprotect(range->memory + offset, size, PROT_READ | PROT_WRITE);
+    FW_ASSERT(rc == 0 || errno == ENOMEM);
+    return rc == 0 ? 0 : -ENOMEM;
+}
+
+void fw_range_give_back(struct fw_range *range, size_t offset, size_t size)
+{
+    range_invariant(range, offset, size);
+    int rc = madvise(range->memory + offset, size, MADV_DONTNEED);
+    FW_ASSERT(rc == 0);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A range of addresses that is reserved whole and filled with memory piece by piece.
+ *
+ * For what grows and must not move: reserve for the largest it may ever become, enable what is
+ * needed, give back what is not. A reserved address costs nothing. An enabled one costs nothing
+ * until it is written, but where the system counts what processes might use (vm.overcommit_memory
+ * 2) it is counted from then on; so a range can be reserved far beyond what the machine has, in
+ * every mode. Only a limit of addresses (RLIMIT_AS, `ulimit -v`) bounds it.
+ *
+ * Enabled memory is zero when it is first read, and again after it was given back.
+ *
+ * The range is aligned to FW_RANGE_ALIGNMENT. Pages are small ones: with huge pages the kernel may
+ * bring back in the background what was given back, and what a process takes could not be told.
+ *
+ * Threads: reserve() and release() by one thread that nobody else knows the range of; the others by
+ * any, on pieces that nobody else uses meanwhile.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/base.h"
+#include "base/reason.h"
+
+enum { FW_RANGE_ALIGNMENT = 64 * 1024 };
+
+struct fw_range {
+    char *memory;
+    size_t size;
+    void *mapped; /* What the system gave: alignment makes it larger. */
+    size_t mapped_size;
+};
+
+/* The unit of enable() and give_back(): the size of a page here. At most FW_RANGE_ALIGNMENT. */
+size_t fw_range_unit(void);
+
+/* Returns 0, or a negative errno with the reason. `size` is a multiple of the unit. */
+FW_MUST_CHECK int fw_range_reserve(struct fw_range *range, size_t size, struct fw_reason *reason);
+void fw_range_release(struct fw_range *range);
+
+/* Makes a piece usable; one that is already stays as it is. Returns 0 or -ENOMEM. */
+FW_MUST_CHECK int fw_range_enable(struct fw_range *range, size_t offset, size_t size);
+
+/* The memory behind a piece goes back to the system. It stays usable, and is zero. */
+void fw_range_give_back(struct fw_range *range, size_t offset, size_t size);

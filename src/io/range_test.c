@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a range takes addresses and no memory, what is enabled can be used, what is given back is
+ * zero and takes no memory, and no addresses is an error with a reason.
+ * Method: reserve far more than the machine has; ask mincore() what is there; ask for more than
+ * there is.
+ */
+#include "io/range.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+static size_t pages_present(const struct fw_range *range, size_t offset, size_t size)
+{
+    unsigned char present[64];
+    size_t unit = fw_range_unit();
+    assert_true(size / unit <= sizeof present);
+    assert_int_equal(mincore(range->memory + offset, size, present), 0);
+    size_t count = 0;
+    for (size_t i = 0; i < size / unit; i++) {
+        count += present[i] & 1;
+    }
+    return count;
+}
+
+static void test_life(void **state)
+{
+    (void)state;
+    struct fw_range range;
+    size_t unit = fw_range_unit();
+    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 42, NULL), 0);
+    assert_int_equal((uintptr_t)range.memory % FW_RANGE_ALIGNMENT, 0);
+    size_t offset = ((size_t)1 << 42) - 16 * unit; /* Up to the last byte. */
+    assert_int_equal(fw_range_enable(&range, offset, 16 * unit), 0);
+    assert_int_equal(pages_present(&range, offset, 16 * unit), 0);
+    for (size_t i = 0; i < 16 * unit; i++) {
+        assert_int_equal(range.memory[offset + i], 0);
+        range.memory[offset + i] = 'x';
+    }
+    assert_int_equal(pages_present(&range, offset, 16 * unit), 16);
+    fw_range_give_back(&range, offset + unit, 3 * unit);
+    assert_int_equal(pages_present(&range, offset, 16 * unit), 13);
+    assert_int_equal(range.memory[offset + unit], 0);
+    assert_int_equal(range.memory[offset + 4 * unit - 1], 0);
+    assert_int_equal(range.memory[offset + unit - 1], 'x');
+    assert_int_equal(range.memory[offset + 4 * unit], 'x');
+    assert_int_equal(fw_range_enable(&range, offset, 16 * unit), 0); /* Again: nothing changes. */
+    assert_int_equal(range.memory[offset], 'x');
+    fw_range_release(&range);
+}
+
+static void test_misuse(void **state)
+{
+    (void)state;
+    struct fw_range range;
+    size_t unit = fw_range_unit();
+    assert_int_equal(fw_range_reserve(&range, 4 * unit, NULL), 0);
+    expect_assert_failure((void)(fw_range_enable(&range, 0, 5 * unit) == 0));
+    expect_assert_failure((void)(fw_range_enable(&range, 5 * unit, 0) == 0));
+    expect_assert_failure(fw_range_give_back(&range, 1, unit));
+    fw_range_release(&range);
+    expect_assert_failure(fw_range_give_back(&range, 0, unit));
+}
+
+static void test_no_addresses(void **state)
+{
+    (void)state;
+    struct fw_range range;
+    struct fw_reason reason = {.text = ""};
+    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 60, &reason), -ENOMEM);
+    assert_non_null(strstr(reason.text, "1099511627776 MiB of addresses"));
+    size_t most = SIZE_MAX & ~(fw_range_unit() - 1); /* The alignment on top does not fit. */
+    assert_int_equal(fw_range_reserve(&range, most, &reason), -ENOMEM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_no_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
