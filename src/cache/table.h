@@ -50,12 +50,12 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/base.h"
-#include "base/hash.h"
 #include "base/reason.h"
 #include "cache/item.h"
 
@@ -95,8 +95,12 @@ uint32_t fw_table_local_now(const struct fw_table_local *local);
 /* Makes a key of bytes, which stay where they are. `length` is 1 to FW_ITEM_KEY_MAX. */
 struct fw_key fw_table_key(const struct fw_table_local *local, const char *bytes, size_t length);
 
-/* Fetches the key's bucket into the cache, and its record if the bucket is there already. */
+/*
+ * For who knows keys ahead, as in a multiget. The first fetches the key's bucket into the cache,
+ * the second, called a few keys later, its record, for which it looks at the bucket.
+ */
 void fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key);
+void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_key *key);
 
 /*
  * Makes sure that records of `size` bytes in all can be written in the next hold. False: there is
@@ -112,8 +116,8 @@ struct fw_hold {
     enum fw_absence absence;
     struct fw_table_local *local;
     const struct fw_key *key;
-    struct fw_bucket *bucket;
-    uint32_t slot;
+    struct fw_bucket *bucket; /* Locked. */
+    _Atomic uint64_t *entry;  /* The item's in the bucket or its overflow; NULL: there is none. */
 };
 
 void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const struct fw_key *key);

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/arena.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+enum {
+    /* Memory is enabled in chunks, so that the system is asked rarely. */
+    CHUNK = 4 * 1024 * 1024,
+    HOLLOW_LOOKS = 16,    /* Segments looked at for one that is mostly dead. */
+    PROBATION_SHARE = 10, /* One in so many segments is for what came in. */
+};
+
+static struct fw_segment *arena_segment(const struct fw_arena *arena, uint64_t index)
+{
+    return (struct fw_segment *)(void *)arena->segments.memory + index;
+}
+
+static size_t round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
+int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget, uint64_t memory_max,
+                  struct fw_reason *reason)
+{
+    *arena = (struct fw_arena){.budget = budget};
+    arena->segments_max = memory_max / FW_SEGMENT_SIZE;
+    int rc = fw_range_reserve(&arena->records, round_up(memory_max, CHUNK), reason);
+    if (rc != 0) {
+        return rc;
+    }
+    size_t managing = round_up(arena->segments_max * sizeof(struct fw_segment), FW_RANGE_ALIGNMENT);
+    rc = fw_range_reserve(&arena->segments, managing, reason);
+    if (rc != 0) {
+        fw_range_release(&arena->records);
+        return rc;
+    }
+    rc = fw_range_enable(&arena->segments, 0, managing);
+    if (rc != 0) {
+        fw_range_release(&arena->segments);
+        fw_range_release(&arena->records);
+        return fw_reason_errno(reason, rc, "no memory to manage %zu MiB", memory_max >> 20);
+    }
+    fw_mutex_init(&arena->lock, FW_RANK_TABLE_ARENA);
+    fw_list_init(&arena->free);
+    fw_list_init(&arena->released);
+    for (int i = 0; i < FW_QUEUES; i++) {
+        fw_list_init(&arena->queues[i]);
+    }
+    return 0;
+}
+
+void fw_arena_fini(struct fw_arena *arena)
+{
+    fw_mutex_fini(&arena->lock);
+    fw_range_release(&arena->segments);
+    fw_range_release(&arena->records);
+}
+
+static struct fw_segment *segment_of(struct fw_list_link *link)
+{
+    return link == NULL ? NULL : FW_LIST_ENTRY(link, struct fw_segment, link);
+}
+
+static void arena_count_free(struct fw_arena *arena, int64_t change) FW_REQUIRES(arena->lock);
+static void arena_count_free(struct fw_arena *arena, int64_t change)
+{
+    /* Relaxed: only written under the lock, and who reads it without wants a hint. */
+    uint64_t count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
+    atomic_store_explicit(&arena->free_count, count + (uint64_t)change, memory_order_relaxed);
+}
+
+/* One that has no memory yet, or no more. It has been charged. */
+static struct fw_segment *arena_take_empty(struct fw_arena *arena) FW_REQUIRES(arena->lock);
+static struct fw_segment *arena_take_empty(struct fw_arena *arena)
+{
+    struct fw_segment *segment = segment_of(fw_list_pop_front(&arena->released));
+    if (segment != NULL) {
+        return segment;
+    }
+    size_t offset = arena->fresh << FW_SEGMENT_SHIFT;
+    if (arena->fresh == arena->segments_max ||
+        (offset % CHUNK == 0 && fw_range_enable(&arena->records, offset, CHUNK) != 0)) {
+        return NULL;
+    }
+    return arena_segment(arena, arena->fresh++);
+}
+
+struct fw_segment *fw_arena_take(struct fw_arena *arena, bool is_cleaner)
+{
+    struct fw_segment *segment = NULL;
+    fw_mutex_lock(&arena->lock);
+    uint64_t free_count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
+    if (free_count > (is_cleaner ? 0 : FW_ARENA_SPARE)) {
+        segment = segment_of(fw_list_pop_front(&arena->free));
+        arena_count_free(arena, -1);
+    } else if (fw_budget_charge(arena->budget, FW_SEGMENT_SIZE)) {
+        segment = arena_take_empty(arena);
+        if (segment == NULL) {
+            fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
+        }
+    }
+    if (segment != NULL) {
+        segment->state = FW_SEGMENT_OPEN;
+        /* Relaxed: nothing in it can die before it is written to. */
+        atomic_store_explicit(&segment->dead, 0, memory_order_relaxed);
+    }
+    fw_mutex_unlock(&arena->lock);
+    return segment;
+}
+
+void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_queue queue,
+                   uint32_t used)
+{
+    fw_mutex_lock(&arena->lock);
+    FW_ASSERT(segment->state == FW_SEGMENT_OPEN);
+    FW_ASSERT(used <= FW_SEGMENT_SIZE);
+    segment->state = FW_SEGMENT_SEALED;
+    segment->used = used;
+    segment->queue = (uint8_t)queue;
+    fw_list_push_back(&arena->queues[queue], &segment->link);
+    arena->queue_count[queue]++;
+    fw_mutex_unlock(&arena->lock);
+}
+
+/* The most hollow of some segments, if it is hollow enough. */
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint32_t dead_least)
+    FW_REQUIRES(arena->lock);
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint32_t dead_least)
+{
+    struct fw_segment *best = NULL;
+    for (uint64_t i = 0; i < HOLLOW_LOOKS && i < arena->fresh; i++) {
+        arena->hand = arena->hand + 1 < arena->fresh ? arena->hand + 1 : 0;
+        struct fw_segment *segment = arena_segment(arena, arena->hand);
+        uint32_t dead = atomic_load_explicit(&segment->dead, memory_order_relaxed);
+        if (segment->state == FW_SEGMENT_SEALED && dead >= dead_least) {
+            best = segment;
+            dead_least = dead + 1;
+        }
+    }
+    return best;
+}
+
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting)
+{
+    fw_mutex_lock(&arena->lock);
+    struct fw_segment *segment =
+        arena_hollow(arena, is_evicting ? FW_SEGMENT_SIZE / 2 : FW_SEGMENT_SIZE / 4);
+    if (segment == NULL && is_evicting) {
+        uint64_t probation = arena->queue_count[FW_PROBATION];
+        uint64_t all = probation + arena->queue_count[FW_MAIN];
+        bool is_over = probation * PROBATION_SHARE > all || arena->queue_count[FW_MAIN] == 0;
+        segment = segment_of(fw_list_first(&arena->queues[is_over ? FW_PROBATION : FW_MAIN]));
+    }
+    if (segment != NULL) {
+        fw_list_remove(&segment->link);
+        arena->queue_count[segment->queue]--;
+        segment->state = FW_SEGMENT_CLEANING;
+    }
+    fw_mutex_unlock(&arena->lock);
+    return segment;
+}
+
+void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment)
+{
+    fw_mutex_lock(&arena->lock);
+    FW_ASSERT(segment->state == FW_SEGMENT_CLEANING);
+    segment->state = FW_SEGMENT_SEALED;
+    fw_list_push_front(&arena->queues[segment->queue], &segment->link);
+    arena->queue_count[segment->queue]++;
+    fw_mutex_unlock(&arena->lock);
+}
+
+void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment)
+{
+#if defined(FW_CHECKS)
+    memset(fw_arena_memory(arena, segment), 0xdd, FW_SEGMENT_SIZE); /* Who still looks, sees it. */
+#endif
+    fw_mutex_lock(&arena->lock);
+    FW_ASSERT(segment->state == FW_SEGMENT_CLEANING || segment->state == FW_SEGMENT_OPEN);
+    segment->state = FW_SEGMENT_FREE;
+    fw_list_push_front(&arena->free, &segment->link);
+    arena_count_free(arena, 1);
+    fw_mutex_unlock(&arena->lock);
+    if (fw_budget_is_exceeded(arena->budget)) {
+        (void)fw_arena_release(arena);
+    }
+}
+
+bool fw_arena_release(struct fw_arena *arena)
+{
+    fw_mutex_lock(&arena->lock);
+    struct fw_segment *segment = segment_of(fw_list_pop_front(&arena->free));
+    if (segment != NULL) {
+        arena_count_free(arena, -1);
+    }
+    fw_mutex_unlock(&arena->lock);
+    if (segment == NULL) {
+        return false;
+    }
+    size_t offset = (size_t)(fw_arena_memory(arena, segment) - arena->records.memory);
+    fw_range_give_back(&arena->records, offset, FW_SEGMENT_SIZE);
+    fw_mutex_lock(&arena->lock);
+    segment->state = FW_SEGMENT_RELEASED;
+    fw_list_push_front(&arena->released, &segment->link);
+    fw_mutex_unlock(&arena->lock);
+    fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
+    return true;
+}

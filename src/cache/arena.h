@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arena: the memory that records lie in, in segments of 64 KiB.
+ *
+ *     fresh ──► open ──► sealed, in a queue ──► being cleaned ──► free ──► open ...
+ *                                                                  │
+ *                                           its memory given back: released
+ *
+ * An open segment belongs to one local, which appends records to it (struct fw_log). When it is
+ * full it is sealed and put at the end of one of two queues: PROBATION for what came in, MAIN for
+ * what was worth keeping. A cleaner takes one out, moves or drops what is alive in it, and frees it
+ * (clean.h). A sealed segment is walked from record to record up to `used`; nobody changes the
+ * lengths in a record while it lies there.
+ *
+ * A record is named by its *place*: its distance from the arena's begin, in units of 8 bytes.
+ * Places fit 40 bits, so an arena may have 8 TiB. Place 0 is no record's.
+ *
+ * Threads: any. The lock guards the lists and is taken once per segment; `dead` is counted by
+ * whoever holds the bucket of a record that dies.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/list.h"
+#include "base/mutex.h"
+#include "base/reason.h"
+#include "cache/budget.h"
+#include "cache/item.h"
+#include "io/range.h"
+
+enum {
+    FW_SEGMENT_SIZE = 64 * 1024,
+    FW_SEGMENT_SHIFT = 16,
+    FW_PLACE_SHIFT = 3,
+    FW_ARENA_SPARE = 2, /* Free segments that only cleaners get, so that survivors have room. */
+};
+
+enum fw_queue { FW_PROBATION, FW_MAIN, FW_QUEUES };
+
+enum fw_segment_state {
+    FW_SEGMENT_FREE,
+    FW_SEGMENT_RELEASED, /* Free, and its memory was given back. */
+    FW_SEGMENT_OPEN,
+    FW_SEGMENT_SEALED,
+    FW_SEGMENT_CLEANING,
+};
+
+struct fw_segment {
+    struct fw_list_link link; /* In one of the arena's lists, as the state says. */
+    uint32_t used;            /* Where the last record ends; set when it is sealed. */
+    _Atomic uint32_t dead;    /* Bytes of records that died since it was opened. */
+    uint8_t state;
+    uint8_t queue; /* Of a sealed one or one that is cleaned: where it was. */
+};
+
+struct fw_arena {
+    struct fw_range records;
+    struct fw_range segments; /* One struct fw_segment for each that the arena may have. */
+    struct fw_budget *budget;
+    uint64_t segments_max;
+
+    struct fw_mutex lock; /* FW_RANK_TABLE_ARENA. Guards all below. */
+    uint64_t fresh;       /* Segments from here on were never used. */
+    uint64_t hand;        /* Where the search for hollow segments goes on. */
+    struct fw_list free;
+    struct fw_list released;
+    struct fw_list queues[FW_QUEUES];
+    uint64_t queue_count[FW_QUEUES];
+    _Atomic uint64_t free_count; /* Written under the lock; read by those who clean ahead. */
+};
+
+/* The budget outlives it. `memory_max` is the most that the budget's limit can ever become. */
+FW_MUST_CHECK int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget,
+                                uint64_t memory_max, struct fw_reason *reason);
+void fw_arena_fini(struct fw_arena *arena);
+
+/* A segment to write to, or NULL: there is none within the budget. */
+struct fw_segment *fw_arena_take(struct fw_arena *arena, bool is_cleaner);
+
+/* No more is written to it. */
+void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_queue queue,
+                   uint32_t used);
+
+/*
+ * Takes a segment out of its queue for cleaning, one at least half dead if some are found, else the
+ * oldest of the queue that has more than its share. `is_evicting`: else only hollow ones are worth
+ * it, and a quarter will do. NULL: there is none.
+ */
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting);
+
+/* Cleaning was given up: it is the first of its queue again. */
+void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment);
+
+/* Nothing is alive in it, nobody looks at it. */
+void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment);
+
+/* Gives the memory of one free segment back to the budget. False: none is free. */
+bool fw_arena_release(struct fw_arena *arena);
+
+static inline char *fw_arena_memory(const struct fw_arena *arena, const struct fw_segment *segment)
+{
+    size_t index = (size_t)(segment - (const struct fw_segment *)(void *)arena->segments.memory);
+    return arena->records.memory + (index << FW_SEGMENT_SHIFT);
+}
+
+static inline struct fw_item *fw_arena_item(const struct fw_arena *arena, uint64_t place)
+{
+    return (struct fw_item *)(void *)(arena->records.memory + (place << FW_PLACE_SHIFT));
+}
+
+static inline uint64_t fw_arena_place(const struct fw_arena *arena, const struct fw_item *item)
+{
+    return (uint64_t)((const char *)item - arena->records.memory) >> FW_PLACE_SHIFT;
+}
+
+/* Counts a record as dead. The caller holds the lock of its bucket. */
+static inline void fw_arena_bury(struct fw_arena *arena, uint64_t place, size_t size)
+{
+    struct fw_segment *segments = (struct fw_segment *)(void *)arena->segments.memory;
+    /* Relaxed: it only guides the choice of what to clean. */
+    (void)atomic_fetch_add_explicit(&segments[place >> (FW_SEGMENT_SHIFT - FW_PLACE_SHIFT)].dead,
+                                    (uint32_t)size, memory_order_relaxed);
+}

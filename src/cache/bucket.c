@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/bucket.h"
+
+#include <errno.h>
+
+enum {
+    /* The least that an item takes in the arena; so no table ever needs more buckets than this. */
+    RECORD_MIN = 32,
+    SPINS = 100, /* Some hundred nanoseconds: longer than any holder that has a core takes. */
+};
+
+int fw_buckets_init(struct fw_buckets *buckets, struct fw_budget *budget, uint64_t memory_max,
+                    struct fw_reason *reason)
+{
+    *buckets = (struct fw_buckets){.budget = budget};
+    size_t size = memory_max / RECORD_MIN / FW_BUCKET_LOAD * sizeof(struct fw_bucket);
+    size = (size / FW_BUCKET_MEMORY + 1) * FW_BUCKET_MEMORY;
+    buckets->count_max = size / sizeof(struct fw_bucket);
+    int rc = fw_range_reserve(&buckets->primary, size, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_range_reserve(&buckets->overflow, size, reason);
+    if (rc != 0) {
+        fw_range_release(&buckets->primary);
+        return rc;
+    }
+    if (!fw_budget_charge(budget, FW_BUCKET_MEMORY) ||
+        fw_range_enable(&buckets->primary, 0, FW_BUCKET_MEMORY) != 0) {
+        fw_range_release(&buckets->overflow);
+        fw_range_release(&buckets->primary);
+        return fw_reason_set(reason, -ENOMEM, "no memory for the first %d buckets", FW_BUCKETS_MIN);
+    }
+    fw_mutex_init(&buckets->growth, FW_RANK_TABLE_GROWTH);
+    fw_mutex_init(&buckets->lock, FW_RANK_TABLE_ARENA);
+    atomic_init(&buckets->count, FW_BUCKETS_MIN);
+    return 0;
+}
+
+void fw_buckets_fini(struct fw_buckets *buckets)
+{
+    fw_mutex_fini(&buckets->lock);
+    fw_mutex_fini(&buckets->growth);
+    fw_range_release(&buckets->overflow);
+    fw_range_release(&buckets->primary);
+}
+
+void fw_bucket_lock_wait(struct fw_bucket *bucket)
+{
+    for (uint32_t spins = 1;; spins++) {
+        /* Relaxed: only a hint that trying makes sense. */
+        uint64_t header = atomic_load_explicit(&bucket->header, memory_order_relaxed);
+        /* Acquire, for the release in fw_bucket_unlock(). */
+        if ((header & FW_BUCKET_LOCK) == 0 &&
+            (atomic_fetch_or_explicit(&bucket->header, FW_BUCKET_LOCK, memory_order_acquire) &
+             FW_BUCKET_LOCK) == 0) {
+            return;
+        }
+        if (spins % SPINS == 0 || fw_thread_hooks != NULL) {
+            fw_thread_yield();
+        } else {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+    }
+}
+
+/* Sets the link of a header and leaves its lock as it is. The holder of the chain's lock only. */
+static void bucket_link_set(struct fw_bucket *bucket, uint32_t link)
+{
+    /* Relaxed: under the lock, whose bit nobody else changes meanwhile but to try. */
+    uint64_t header = atomic_load_explicit(&bucket->header, memory_order_relaxed);
+    header = (header & FW_BUCKET_LOCK) | (uint64_t)link << FW_LINK_SHIFT;
+    atomic_store_explicit(&bucket->header, header, memory_order_relaxed);
+}
+
+static void stash_put(struct fw_buckets *buckets, struct fw_bucket_stash *stash, uint32_t link)
+{
+    bucket_link_set(fw_bucket_overflow(buckets, link), stash->first);
+    stash->first = link;
+    stash->count++;
+}
+
+static uint32_t stash_take(struct fw_buckets *buckets, struct fw_bucket_stash *stash)
+{
+    FW_ASSERT(stash->count > 0);
+    uint32_t link = stash->first;
+    struct fw_bucket *bucket = fw_bucket_overflow(buckets, link);
+    stash->first = fw_bucket_link(bucket);
+    stash->count--;
+    bucket_link_set(bucket, 0);
+    return link;
+}
+
+/* The next buckets of the overflow range, if the budget allows. */
+static bool buckets_overflow_more(struct fw_buckets *buckets) FW_REQUIRES(buckets->lock);
+static bool buckets_overflow_more(struct fw_buckets *buckets)
+{
+    size_t offset = buckets->overflow_fresh * sizeof(struct fw_bucket);
+    if (offset == buckets->overflow.size || !fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY)) {
+        return false;
+    }
+    if (fw_range_enable(&buckets->overflow, offset, FW_BUCKET_MEMORY) != 0) {
+        fw_budget_return(buckets->budget, FW_BUCKET_MEMORY);
+        return false;
+    }
+    return true;
+}
+
+bool fw_buckets_stash_fill(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
+                           uint32_t count)
+{
+    fw_mutex_lock(&buckets->lock);
+    while (stash->count < count) {
+        if (buckets->overflow_free.count > 0) {
+            stash_put(buckets, stash, stash_take(buckets, &buckets->overflow_free));
+        } else if (buckets->overflow_fresh % FW_BUCKETS_MIN != 0 ||
+                   buckets_overflow_more(buckets)) {
+            stash_put(buckets, stash, (uint32_t)++buckets->overflow_fresh);
+        } else {
+            break;
+        }
+    }
+    fw_mutex_unlock(&buckets->lock);
+    return stash->count >= count;
+}
+
+void fw_buckets_stash_trim(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
+                           uint32_t count)
+{
+    fw_mutex_lock(&buckets->lock);
+    while (stash->count > count) {
+        stash_put(buckets, &buckets->overflow_free, stash_take(buckets, stash));
+    }
+    fw_mutex_unlock(&buckets->lock);
+}
+
+_Atomic uint64_t *fw_bucket_insert(struct fw_buckets *buckets, struct fw_bucket *bucket,
+                                   uint64_t value, struct fw_bucket_stash *stash)
+{
+    for (;;) {
+        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
+            if (fw_bucket_entry(&bucket->entries[i]) == 0) {
+                fw_bucket_entry_set(&bucket->entries[i], value);
+                return &bucket->entries[i];
+            }
+        }
+        if (fw_bucket_link(bucket) == 0) {
+            bucket_link_set(bucket, stash_take(buckets, stash));
+        }
+        bucket = fw_bucket_overflow(buckets, fw_bucket_link(bucket));
+    }
+}
+
+void fw_bucket_remove(struct fw_buckets *buckets, struct fw_bucket *bucket, _Atomic uint64_t *entry,
+                      struct fw_bucket_stash *stash)
+{
+    struct fw_bucket *before = NULL;
+    while (fw_bucket_link(bucket) != 0) {
+        before = bucket;
+        bucket = fw_bucket_overflow(buckets, fw_bucket_link(bucket));
+    }
+    uint32_t last = 0;
+    while (last + 1 < FW_BUCKET_ENTRIES && fw_bucket_entry(&bucket->entries[last + 1]) != 0) {
+        last++;
+    }
+    fw_bucket_entry_set(entry, fw_bucket_entry(&bucket->entries[last]));
+    fw_bucket_entry_set(&bucket->entries[last], 0);
+    if (last == 0 && before != NULL) {
+        uint32_t link = fw_bucket_link(before);
+        bucket_link_set(before, 0);
+        stash_put(buckets, stash, link);
+    }
+}
+
+_Atomic uint64_t *fw_bucket_find(struct fw_buckets *buckets, struct fw_bucket *bucket,
+                                 uint64_t value)
+{
+    for (;;) {
+        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
+            if (fw_bucket_entry(&bucket->entries[i]) == value) {
+                return &bucket->entries[i];
+            }
+        }
+        if (fw_bucket_link(bucket) == 0) {
+            return NULL;
+        }
+        bucket = fw_bucket_overflow(buckets, fw_bucket_link(bucket));
+    }
+}
+
+/* The entries of one bucket, taken out of it; its overflow is its no more. */
+struct handful {
+    uint64_t entries[FW_BUCKET_ENTRIES];
+    uint32_t count;
+    uint32_t link;
+};
+
+static void bucket_empty(struct fw_bucket *bucket, struct handful *handful)
+{
+    handful->count = 0;
+    handful->link = fw_bucket_link(bucket);
+    bucket_link_set(bucket, 0);
+    for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
+        uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
+        if (entry != 0) {
+            handful->entries[handful->count++] = entry;
+            fw_bucket_entry_set(&bucket->entries[i], 0);
+        }
+    }
+}
+
+/*
+ * Distributes what is in `low` over both. Handful by handful: a bucket of the chain is emptied and
+ * goes to the stash before its entries are put anywhere. So the stash never runs out: what n
+ * buckets held needs at most n - 1 overflow buckets in two chains.
+ */
+static void bucket_distribute(struct fw_buckets *buckets, uint64_t high_index,
+                              struct fw_bucket_stash *stash, fw_bucket_hash hash_of, void *context)
+{
+    struct fw_bucket *high = fw_bucket_at(buckets, high_index);
+    uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(high_index));
+    struct fw_bucket *low = fw_bucket_at(buckets, high_index ^ bit);
+    struct handful handful;
+    bucket_empty(low, &handful);
+    for (;;) {
+        for (uint32_t i = 0; i < handful.count; i++) {
+            bool is_high = (hash_of(context, handful.entries[i]) & bit) != 0;
+            (void)fw_bucket_insert(buckets, is_high ? high : low, handful.entries[i], stash);
+        }
+        if (handful.link == 0) {
+            return;
+        }
+        uint32_t link = handful.link;
+        bucket_empty(fw_bucket_overflow(buckets, link), &handful);
+        stash_put(buckets, stash, link);
+    }
+}
+
+static bool buckets_extend(struct fw_buckets *buckets, uint64_t count)
+{
+    size_t offset = count * sizeof(struct fw_bucket);
+    if (offset % FW_BUCKET_MEMORY != 0) {
+        return true;
+    }
+    if (!fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY)) {
+        return false;
+    }
+    if (fw_range_enable(&buckets->primary, offset, FW_BUCKET_MEMORY) != 0) {
+        fw_budget_return(buckets->budget, FW_BUCKET_MEMORY);
+        return false;
+    }
+    return true;
+}
+
+bool fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
+                      fw_bucket_hash hash_of, void *context)
+{
+    if (!fw_mutex_trylock(&buckets->growth)) {
+        return false;
+    }
+    uint64_t count = fw_buckets_count(buckets);
+    bool can = count < buckets->count_max && buckets_extend(buckets, count);
+    if (can) {
+        uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(count));
+        struct fw_bucket *low = fw_bucket_at(buckets, count ^ bit);
+        struct fw_bucket *high = fw_bucket_at(buckets, count);
+        fw_bucket_lock(low);
+        fw_bucket_lock(high);
+        bucket_distribute(buckets, count, stash, hash_of, context);
+        /* Relaxed: who has to see it takes one of the two locks. */
+        atomic_store_explicit(&buckets->count, count + 1, memory_order_relaxed);
+        fw_bucket_unlock(high);
+        fw_bucket_unlock(low);
+    }
+    fw_mutex_unlock(&buckets->growth);
+    return can;
+}
+
+/* All buckets from `count` on to the end of their unit of memory are empty: gives it back. */
+static void buckets_cut(struct fw_buckets *buckets, uint64_t count)
+{
+    size_t offset = count * sizeof(struct fw_bucket);
+    if (offset % FW_BUCKET_MEMORY != 0) {
+        return;
+    }
+    for (uint64_t i = 0; i < FW_BUCKETS_MIN; i++) {
+        fw_bucket_lock(fw_bucket_at(buckets, count + i));
+    }
+    /* Zero is an empty bucket that is not locked. */
+    fw_range_give_back(&buckets->primary, offset, FW_BUCKET_MEMORY);
+    fw_budget_return(buckets->budget, FW_BUCKET_MEMORY);
+}
+
+bool fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash)
+{
+    if (!fw_mutex_trylock(&buckets->growth)) {
+        return false;
+    }
+    uint64_t last = fw_buckets_count(buckets) - 1;
+    bool can = last >= FW_BUCKETS_MIN && stash->count > 0;
+    if (can) {
+        uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(last));
+        struct fw_bucket *low = fw_bucket_at(buckets, last ^ bit);
+        struct fw_bucket *high = fw_bucket_at(buckets, last);
+        fw_bucket_lock(low);
+        fw_bucket_lock(high);
+        struct handful handful;
+        bucket_empty(high, &handful);
+        for (;;) {
+            for (uint32_t i = 0; i < handful.count; i++) {
+                (void)fw_bucket_insert(buckets, low, handful.entries[i], stash);
+            }
+            if (handful.link == 0) {
+                break;
+            }
+            uint32_t link = handful.link;
+            bucket_empty(fw_bucket_overflow(buckets, link), &handful);
+            stash_put(buckets, stash, link);
+        }
+        /* Relaxed: who has to see it takes one of the two locks. */
+        atomic_store_explicit(&buckets->count, last, memory_order_relaxed);
+        fw_bucket_unlock(high);
+        fw_bucket_unlock(low);
+        buckets_cut(buckets, last);
+    }
+    fw_mutex_unlock(&buckets->growth);
+    return can;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Going round the buckets while the table grows and shrinks.
+ *
+ * A cursor is a hash, bit-reversed. Read in that way a bucket is an interval: bucket b of those
+ * that k bits tell apart has all hashes whose reversal begins with the k reversed bits of b. A
+ * split cuts an interval in two, a merge joins two neighbours. So going up the reversed hashes,
+ * from the end of one bucket's interval to the bucket that holds what follows, meets every item
+ * that is there all the time, and meets twice only what was merged meanwhile.
+ */
+#include "base/assert.h"
+#include "cache/table_parts.h"
+
+enum {
+    /* Flushes after which a round of sweeping must have been completed; see fw_table_flush(). */
+    GENERATIONS_MAX = 65000,
+    FLUSH_STEP = 64,
+};
+
+static uint64_t reverse(uint64_t bits)
+{
+    bits = (bits >> 1 & UINT64_C(0x5555555555555555)) | (bits & UINT64_C(0x5555555555555555)) << 1;
+    bits = (bits >> 2 & UINT64_C(0x3333333333333333)) | (bits & UINT64_C(0x3333333333333333)) << 2;
+    bits = (bits >> 4 & UINT64_C(0x0f0f0f0f0f0f0f0f)) | (bits & UINT64_C(0x0f0f0f0f0f0f0f0f)) << 4;
+    return __builtin_bswap64(bits);
+}
+
+/* Where the interval ends that `cursor` is in; 0: at the end of all. Under the bucket's lock. */
+static uint64_t cursor_next(uint64_t cursor, uint64_t count)
+{
+    uint32_t bits = 64 - (uint32_t)__builtin_clzll(count - 1);
+    uint64_t mask = UINT64_MAX >> (64 - bits);
+    if ((reverse(cursor) & mask) >= count) {
+        bits--;
+    }
+    uint64_t width = UINT64_C(1) << (64 - bits);
+    return (cursor & ~(width - 1)) + width;
+}
+
+/* What is done with an item. It may take its entry out of the bucket. */
+typedef void (*entry_visit)(struct fw_table_local *local, struct fw_bucket *bucket,
+                            _Atomic uint64_t *entry, void *context);
+
+static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
+                         void *context)
+{
+    for (struct fw_bucket *bucket = primary;;) {
+        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES;) {
+            uint64_t value = fw_bucket_entry(&bucket->entries[i]);
+            if (value == 0) {
+                return; /* The end. This bucket may even have left the chain just now. */
+            }
+            visit(local, primary, &bucket->entries[i], context);
+            /* Else it is gone, and the last stands in its place. */
+            i += fw_bucket_entry(&bucket->entries[i]) == value ? 1 : 0;
+        }
+        uint32_t link = fw_bucket_link(bucket);
+        if (link == 0) {
+            return;
+        }
+        bucket = fw_bucket_overflow(&local->table->buckets, link);
+    }
+}
+
+/* Goes on from the cursor. True: it has come round. */
+static bool go_round(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
+                     entry_visit visit, void *context)
+{
+    struct fw_buckets *buckets = &local->table->buckets;
+    for (uint32_t i = 0; i < bucket_count; i++) {
+        struct fw_bucket *bucket = fw_local_lock(local, reverse(*cursor));
+        bucket_visit(local, bucket, visit, context);
+        /* While the bucket is locked its interval is what the count says. */
+        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));
+        fw_local_unlock(local, bucket);
+        if (local->dead_count > 0) {
+            fw_local_drop_bodies(local);
+        }
+        if (*cursor == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void sweep_entry(struct fw_table_local *local, struct fw_bucket *bucket,
+                        _Atomic uint64_t *entry, void *context)
+{
+    const bool *raise_ages = context;
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    if (fw_local_absence(local, item) != FW_ABSENT) {
+        fw_local_reclaim(local, bucket, entry);
+    } else if (*raise_ages && (item->bits & FW_ITEM_AGE) < FW_ITEM_AGE_MAX) {
+        item->bits++; /* The age is in the lowest bits. */
+    }
+}
+
+bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
+                    bool raise_ages)
+{
+    struct fw_table *table = local->table;
+    if (*cursor == 0) {
+        local->sweep_generation = atomic_load_explicit(&table->generation, memory_order_acquire);
+    }
+    bool is_round = go_round(local, cursor, bucket_count, sweep_entry, &raise_ages);
+    if (is_round) {
+        /* All that a flush before this round had made old is gone. Another may have been faster. */
+        uint64_t swept = atomic_load_explicit(&table->swept, memory_order_relaxed);
+        while (swept < local->sweep_generation &&
+               !atomic_compare_exchange_weak_explicit(&table->swept, &swept,
+                                                      local->sweep_generation, memory_order_release,
+                                                      memory_order_relaxed)) {
+        }
+    }
+    fw_local_tend(local);
+    return is_round;
+}
+
+struct visiting {
+    void (*visit)(struct fw_item *item, void *context);
+    void *context;
+};
+
+static void visit_entry(struct fw_table_local *local, struct fw_bucket *bucket,
+                        _Atomic uint64_t *entry, void *context)
+{
+    (void)bucket;
+    const struct visiting *visiting = context;
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    if (fw_local_absence(local, item) == FW_ABSENT) {
+        visiting->visit(item, visiting->context);
+    }
+}
+
+bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
+                    void (*visit)(struct fw_item *item, void *context), void *context)
+{
+    struct visiting visiting = {.visit = visit, .context = context};
+    return go_round(local, cursor, bucket_count, visit_entry, &visiting);
+}
+
+/*
+ * An item has 16 bits of its generation, so one that nobody met while the table went through 65,536
+ * of them would be alive again. The sweeper meets all items. If it has not come round for so many
+ * flushes, this one does it in its place.
+ */
+void fw_table_flush(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    uint64_t generation = atomic_load_explicit(&table->generation, memory_order_relaxed);
+    if (generation - atomic_load_explicit(&table->swept, memory_order_acquire) >= GENERATIONS_MAX) {
+        uint64_t cursor = 0;
+        while (!fw_table_sweep(local, &cursor, FLUSH_STEP, false)) {
+        }
+    }
+    /* Release, for who reads the generation under a bucket's lock. */
+    (void)atomic_fetch_add_explicit(&table->generation, 1, memory_order_release);
+}

@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "cache/table_parts.h"
+
+enum {
+    CLEAN_STEP = 64,        /* Records looked at before asking again whether it was enough. */
+    CLEAN_STEPS_MAX = 4096, /* For one reservation. */
+    RESIZE_STEPS_MAX = 16,  /* Buckets split or merged at once: some ten microseconds. */
+    MEMORY_HEADROOM = 4,    /* The limit can be raised to so many times what it was at first. */
+    OPEN_SHARE = 16,        /* At most one part in so many of memory is in open segments' bodies. */
+    OPEN_BODIES_MIN = 512 * 1024,
+};
+
+/* The least with which a table works. */
+#define MEMORY_MIN (UINT64_C(1) << 20)
+#define MEMORY_MAX (UINT64_C(1) << 42)
+
+static int table_reserve_addresses(struct fw_table *table, struct fw_reason *reason)
+{
+    struct fw_budget *budget = &table->budget;
+    int rc = fw_buckets_init(&table->buckets, budget, table->memory_max, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_arena_init(&table->arena, budget, table->memory_max, reason);
+    if (rc != 0) {
+        goto fail_buckets;
+    }
+    rc = fw_bodies_init(&table->bodies, budget, table->memory_max, reason);
+    if (rc != 0) {
+        goto fail_arena;
+    }
+    return 0;
+
+fail_arena:
+    fw_arena_fini(&table->arena);
+fail_buckets:
+    fw_buckets_fini(&table->buckets);
+    return rc;
+}
+
+static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_reason *reason)
+{
+    size_t size = memory / FW_GHOST_MEMORY_SHARE / FW_RANGE_ALIGNMENT * FW_RANGE_ALIGNMENT;
+    size = size > 0 ? size : fw_range_unit();
+    int rc = fw_range_reserve(&table->ghosts.range, size, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_range_enable(&table->ghosts.range, 0, size);
+    if (rc != 0) {
+        fw_range_release(&table->ghosts.range);
+        return fw_reason_errno(reason, rc, "no memory to remember dropped keys");
+    }
+    table->ghosts.count = size / sizeof(uint16_t);
+    /* With all segments' descriptions: small, touched sooner or later, never given back. */
+    uint64_t managing = size + memory / FW_SEGMENT_SIZE * sizeof(struct fw_segment);
+    bool can = fw_budget_charge(&table->budget, managing);
+    FW_ASSERT(can);
+    return 0;
+}
+
+int fw_table_create(struct fw_table **table, const struct fw_table_config *config,
+                    struct fw_reason *reason)
+{
+    if (config->memory < MEMORY_MIN || config->memory > MEMORY_MAX) {
+        return fw_reason_set(reason, -EINVAL, "the memory limit must be 1 MiB to 4 TiB");
+    }
+    struct fw_table *made = aligned_alloc(alignof(struct fw_table), sizeof *made);
+    if (made == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "no memory for a table");
+    }
+    memset(made, 0, sizeof *made);
+    made->seed = config->seed;
+    made->is_evicting = config->is_evicting;
+    int rc = -ENOMEM;
+    /* Where addresses are limited the table does with less: the limit cannot be raised then. */
+    for (uint64_t headroom = MEMORY_HEADROOM; rc != 0 && headroom > 0; headroom /= 2) {
+        atomic_store_explicit(&made->budget.limit, config->memory, memory_order_relaxed);
+        atomic_store_explicit(&made->budget.used, 0, memory_order_relaxed);
+        made->memory_max = config->memory * headroom;
+        rc = table_reserve_addresses(made, reason);
+    }
+    if (rc != 0) {
+        goto fail_table;
+    }
+    rc = table_make_ghosts(made, config->memory, reason);
+    if (rc != 0) {
+        goto fail_addresses;
+    }
+    fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
+    fw_list_init(&made->locals);
+    atomic_init(&made->cas_next, 1);
+    *table = made;
+    return 0;
+
+fail_addresses:
+    fw_bodies_fini(&made->bodies);
+    fw_arena_fini(&made->arena);
+    fw_buckets_fini(&made->buckets);
+fail_table:
+    free(made);
+    return rc;
+}
+
+void fw_table_destroy(struct fw_table *table)
+{
+    FW_ASSERT(fw_list_is_empty(&table->locals));
+    fw_mutex_fini(&table->lock);
+    fw_range_release(&table->ghosts.range);
+    fw_bodies_fini(&table->bodies);
+    fw_arena_fini(&table->arena);
+    fw_buckets_fini(&table->buckets);
+    free(table);
+}
+
+int fw_table_set_memory(struct fw_table *table, uint64_t memory)
+{
+    if (memory < MEMORY_MIN || memory > table->memory_max) {
+        return -EINVAL;
+    }
+    /* Relaxed: everyone sees it soon, and nothing else comes with it. */
+    atomic_store_explicit(&table->budget.limit, memory, memory_order_relaxed);
+    return 0;
+}
+
+int fw_table_local_create(struct fw_table_local **local, struct fw_table *table)
+{
+    struct fw_table_local *made = aligned_alloc(alignof(struct fw_table_local), sizeof *made);
+    if (made == NULL) {
+        return -ENOMEM;
+    }
+    memset(made, 0, sizeof *made);
+    made->table = table;
+    fw_mutex_init(&made->held, FW_RANK_BUCKET);
+    fw_mutex_lock(&table->lock);
+    fw_list_push_back(&table->locals, &made->link);
+    /* Relaxed, here and below: see the member. */
+    (void)atomic_fetch_add_explicit(&table->local_count, 1, memory_order_relaxed);
+    fw_mutex_unlock(&table->lock);
+    *local = made;
+    return 0;
+}
+
+static void counts_move(struct fw_table_counts *to, struct fw_table_counts *from)
+{
+    fw_local_gauge(&to->items, atomic_load_explicit(&from->items, memory_order_relaxed));
+    fw_local_gauge(&to->bytes, atomic_load_explicit(&from->bytes, memory_order_relaxed));
+    fw_local_count(&to->total_items,
+                   atomic_load_explicit(&from->total_items, memory_order_relaxed));
+    fw_local_count(&to->evictions, atomic_load_explicit(&from->evictions, memory_order_relaxed));
+    fw_local_count(&to->evicted_unread,
+                   atomic_load_explicit(&from->evicted_unread, memory_order_relaxed));
+    fw_local_count(&to->expired_unread,
+                   atomic_load_explicit(&from->expired_unread, memory_order_relaxed));
+    fw_local_count(&to->reclaimed, atomic_load_explicit(&from->reclaimed, memory_order_relaxed));
+}
+
+static void log_seal(struct fw_table_local *local, enum fw_queue queue)
+{
+    struct fw_log *log = &local->logs[queue];
+    struct fw_arena *arena = &local->table->arena;
+    if (log->segment != NULL) {
+        uint32_t used = (uint32_t)(log->next - fw_arena_memory(arena, log->segment));
+        fw_arena_seal(arena, log->segment, queue, used);
+    }
+    *log = (struct fw_log){.segment = NULL};
+}
+
+void fw_table_local_destroy(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    FW_ASSERT(local->dead_count == 0);
+    if (local->cleaning.segment != NULL) {
+        fw_arena_put_back(&table->arena, local->cleaning.segment);
+    }
+    for (int i = 0; i < FW_QUEUES; i++) {
+        log_seal(local, i);
+    }
+    fw_buckets_stash_trim(&table->buckets, &local->stash, 0);
+    (void)atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
+    fw_mutex_lock(&table->lock);
+    fw_list_remove(&local->link);
+    (void)atomic_fetch_sub_explicit(&table->local_count, 1, memory_order_relaxed);
+    counts_move(&table->retired, &local->counts);
+    fw_mutex_unlock(&table->lock);
+    fw_mutex_fini(&local->held);
+    free(local);
+}
+
+void fw_table_totals(struct fw_table *table, struct fw_table_totals *totals)
+{
+    struct fw_table_counts sum = {.items = 0};
+    fw_mutex_lock(&table->lock);
+    counts_move(&sum, &table->retired);
+    FW_LIST_FOR_EACH (&table->locals, struct fw_table_local, link, local) {
+        counts_move(&sum, &local->counts);
+    }
+    fw_mutex_unlock(&table->lock);
+    int64_t items = sum.items;
+    int64_t bytes = sum.bytes;
+    *totals = (struct fw_table_totals){
+        .items = items > 0 ? (uint64_t)items : 0, /* One local was asked before the other. */
+        .bytes = bytes > 0 ? (uint64_t)bytes : 0,
+        .total_items = sum.total_items,
+        .evictions = sum.evictions,
+        .evicted_unread = sum.evicted_unread,
+        .expired_unread = sum.expired_unread,
+        .reclaimed = sum.reclaimed,
+        .memory_limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed),
+        .memory_used = atomic_load_explicit(&table->budget.used, memory_order_relaxed),
+        .buckets = fw_buckets_count(&table->buckets),
+        .generation = atomic_load_explicit(&table->generation, memory_order_relaxed),
+    };
+}
+
+void fw_table_local_set_now(struct fw_table_local *local, uint32_t now)
+{
+    local->now = now;
+}
+
+uint32_t fw_table_local_now(const struct fw_table_local *local)
+{
+    return local->now;
+}
+
+struct fw_key fw_table_key(const struct fw_table_local *local, const char *bytes, size_t length)
+{
+    FW_ASSERT(length > 0 && length <= FW_ITEM_KEY_MAX);
+    return (struct fw_key){.bytes = bytes,
+                           .hash = fw_hash(bytes, length, local->table->seed),
+                           .length = (uint32_t)length};
+}
+
+void fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key)
+{
+    const struct fw_buckets *buckets = &local->table->buckets;
+    uint64_t index = fw_bucket_index(key->hash, fw_buckets_count(buckets));
+    __builtin_prefetch(fw_bucket_at(buckets, index), 1);
+}
+
+void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_key *key)
+{
+    const struct fw_buckets *buckets = &local->table->buckets;
+    uint64_t index = fw_bucket_index(key->hash, fw_buckets_count(buckets));
+    const struct fw_bucket *bucket = fw_bucket_at(buckets, index);
+    uint64_t tag = fw_bucket_tag(key->hash);
+    for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
+        uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
+        if (entry >> FW_TAG_SHIFT == tag) {
+            /* Whatever it is by now: fetching an address that is wrong does no harm. */
+            const char *record = (const char *)fw_local_item(local, entry);
+            __builtin_prefetch(record, 1);
+            __builtin_prefetch(record + FW_CACHE_LINE);
+            return;
+        }
+    }
+}
+
+uint64_t fw_table_next_cas(struct fw_table_local *local)
+{
+    if (FW_UNLIKELY(local->cas_next == local->cas_end)) {
+        /* Relaxed: that no number is given twice is all. */
+        local->cas_next =
+            atomic_fetch_add_explicit(&local->table->cas_next, FW_CAS_LEASE, memory_order_relaxed);
+        local->cas_end = local->cas_next + FW_CAS_LEASE;
+    }
+    return local->cas_next++;
+}
+
+/* Memory. */
+
+static uint64_t log_bodies_max(const struct fw_table *table)
+{
+    /* Relaxed: hints both. */
+    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
+    uint64_t locals = atomic_load_explicit(&table->local_count, memory_order_relaxed);
+    uint64_t part = limit / OPEN_SHARE / (locals > 0 ? locals : 1);
+    return part > OPEN_BODIES_MIN ? part : OPEN_BODIES_MIN;
+}
+
+bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t size,
+                       bool is_cleaner)
+{
+    struct fw_log *log = &local->logs[queue];
+    if ((size_t)(log->end - log->next) >= size) {
+        return true;
+    }
+    struct fw_arena *arena = &local->table->arena;
+    struct fw_segment *segment = fw_arena_take(arena, is_cleaner);
+    if (segment == NULL) {
+        return false;
+    }
+    log_seal(local, queue);
+    log->segment = segment;
+    log->next = fw_arena_memory(arena, segment);
+    log->end = log->next + FW_SEGMENT_SIZE;
+    if (log->next == arena->records.memory) {
+        log->next += 1 << FW_PLACE_SHIFT; /* Place 0 is no record's. */
+    }
+    return true;
+}
+
+static uint64_t entry_hash(void *context, uint64_t entry)
+{
+    const struct fw_table_local *local = context;
+    const struct fw_item *item = fw_local_item(local, entry);
+    return fw_hash(item->key, item->key_length, local->table->seed);
+}
+
+static void local_resize(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    struct fw_buckets *buckets = &table->buckets;
+    /* Relaxed: the size of the table follows the number of items, about. */
+    int64_t before = atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
+    int64_t items = before + local->changes;
+    local->changes = 0;
+    bool is_able = true;
+    for (uint32_t i = 0; i < RESIZE_STEPS_MAX && is_able; i++) {
+        int64_t count = (int64_t)fw_buckets_count(buckets);
+        if (items > count * FW_BUCKET_LOAD) {
+            is_able = fw_buckets_split(buckets, &local->stash, entry_hash, local);
+        } else if (items < count * FW_BUCKET_LOAD_LOW) {
+            is_able = fw_buckets_merge(buckets, &local->stash);
+        } else {
+            break;
+        }
+    }
+    if (local->stash.count > 4 * FW_LOCAL_STASH) {
+        fw_buckets_stash_trim(buckets, &local->stash, FW_LOCAL_STASH);
+    }
+}
+
+void fw_local_tend(struct fw_table_local *local)
+{
+    local_resize(local);
+    if (fw_budget_is_exceeded(&local->table->budget)) {
+        (void)fw_local_clean(local, CLEAN_STEP);
+    }
+}
+
+/* Something was short. Makes some memory free, or at least tries. False: there is no more hope. */
+static bool memory_make(struct fw_table_local *local)
+{
+    if (fw_bodies_release(&local->table->bodies)) {
+        return true;
+    }
+    return fw_local_clean(local, CLEAN_STEP);
+}
+
+static bool reserve_slowly(struct fw_table_local *local, size_t size)
+{
+    struct fw_table *table = local->table;
+    if (local->changes >= FW_LOCAL_CHANGES_MAX || local->changes <= -FW_LOCAL_CHANGES_MAX) {
+        fw_local_tend(local);
+    }
+    struct fw_log *log = &local->logs[FW_PROBATION];
+    if (log->bodies > log_bodies_max(table)) {
+        log_seal(local, FW_PROBATION); /* So that others can drop what is in there. */
+    }
+    for (uint32_t steps = 0; steps < CLEAN_STEPS_MAX; steps++) {
+        bool has_stash = local->stash.count > 0 ||
+                         fw_buckets_stash_fill(&table->buckets, &local->stash, FW_LOCAL_STASH) ||
+                         local->stash.count > 0;
+        if (has_stash && fw_local_log_open(local, FW_PROBATION, size, false)) {
+            return true;
+        }
+        if (!has_stash && fw_arena_release(&table->arena)) {
+            continue;
+        }
+        if (!memory_make(local)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+bool fw_table_reserve(struct fw_table_local *local, size_t size)
+{
+    FW_ASSERT(size <= fw_item_size(FW_ITEM_KEY_MAX, FW_ITEM_INLINE_MAX));
+    const struct fw_log *log = &local->logs[FW_PROBATION];
+    bool is_due = local->changes >= FW_LOCAL_CHANGES_MAX || local->changes <= -FW_LOCAL_CHANGES_MAX;
+    if (FW_LIKELY((size_t)(log->end - log->next) >= size && local->stash.count > 0 && !is_due)) {
+        return true;
+    }
+    return reserve_slowly(local, size);
+}
+
+struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
+{
+    struct fw_table *table = local->table;
+    FW_ASSERT(length > FW_ITEM_INLINE_MAX);
+    if (length > FW_BODY_LENGTH_MAX ||
+        fw_bodies_size(&table->bodies, length) >
+            atomic_load_explicit(&table->budget.limit, memory_order_relaxed) / 2) {
+        return NULL;
+    }
+    for (uint32_t steps = 0; steps < CLEAN_STEPS_MAX; steps++) {
+        struct fw_body *body = fw_bodies_take(&table->bodies, length);
+        if (body != NULL) {
+            return body;
+        }
+        if (fw_arena_release(&table->arena)) {
+            continue;
+        }
+        if (!memory_make(local)) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+struct fw_body *fw_body_ref(struct fw_body *body)
+{
+    /* Relaxed: the caller has a reference already, or the lock of an item that has. */
+    uint32_t before = atomic_fetch_add_explicit(&body->references, 1, memory_order_relaxed);
+    FW_ASSERT(before > 0);
+    return body;
+}
+
+void fw_body_unref(struct fw_table_local *local, struct fw_body *body)
+{
+    /* Release what we did with it, for the acquire of who frees it. */
+    uint32_t before = atomic_fetch_sub_explicit(&body->references, 1, memory_order_acq_rel);
+    FW_ASSERT(before > 0);
+    if (before == 1) {
+        fw_bodies_free(&local->table->bodies, body);
+    }
+}
+
+void fw_local_drop_bodies(struct fw_table_local *local)
+{
+    while (local->dead_count > 0) {
+        fw_body_unref(local, local->dead[--local->dead_count]);
+    }
+}
+
+/* Holds. */
+
+struct fw_bucket *fw_local_lock(struct fw_table_local *local, uint64_t hash)
+{
+    struct fw_bucket *bucket = fw_buckets_lock(&local->table->buckets, hash);
+#if defined(FW_CHECKS)
+    /* Who takes a mutex from here on breaks the lock order. */
+    struct fw_thread_state *self = fw_thread_self();
+    FW_ASSERT(self->held_last == NULL || self->held_last->rank < FW_RANK_BUCKET);
+    local->held.held_before = self->held_last;
+    self->held_last = &local->held;
+#endif
+    return bucket;
+}
+
+void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
+{
+#if defined(FW_CHECKS)
+    struct fw_thread_state *self = fw_thread_self();
+    FW_ASSERT(self->held_last == &local->held);
+    self->held_last = local->held.held_before;
+#else
+    (void)local;
+#endif
+    fw_bucket_unlock(bucket);
+}
+
+enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item)
+{
+    if (item->expires != 0 && item->expires <= local->now) {
+        return FW_ABSENT_EXPIRED;
+    }
+    /*
+     * Relaxed: it is read under the lock. Who wrote the item read the generation before it let go
+     * of that lock, so that we do not see an older one.
+     */
+    uint64_t now = atomic_load_explicit(&local->table->generation, memory_order_relaxed);
+    return item->generation == (uint16_t)now ? FW_ABSENT : FW_ABSENT_FLUSHED;
+}
+
+void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
+{
+    struct fw_table *table = local->table;
+    size_t size = fw_item_room(item);
+    int64_t bytes = (int64_t)size;
+    fw_arena_bury(&table->arena, fw_arena_place(&table->arena, item), size);
+    if ((item->bits & FW_ITEM_BODY) != 0) {
+        bytes += item->value_length;
+        FW_ASSERT(local->dead_count < FW_DEAD_BODIES_MAX);
+        local->dead[local->dead_count++] = fw_item_body(item);
+    }
+    fw_local_gauge(&local->counts.items, -1);
+    fw_local_gauge(&local->counts.bytes, -bytes);
+    local->changes--;
+}
+
+void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket,
+                      _Atomic uint64_t *entry)
+{
+    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    fw_local_count(&local->counts.reclaimed, 1);
+    if ((item->bits & FW_ITEM_FETCHED) == 0) {
+        fw_local_count(&local->counts.expired_unread, 1);
+    }
+    fw_local_bury(local, item);
+    fw_bucket_remove(&local->table->buckets, bucket, entry, &local->stash);
+}
+
+static _Atomic uint64_t *bucket_search(struct fw_table_local *local, struct fw_bucket *bucket,
+                                       const struct fw_key *key)
+{
+    uint64_t tag = fw_bucket_tag(key->hash);
+    for (;;) {
+        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
+            uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
+            if (entry >> FW_TAG_SHIFT != tag || entry == 0) {
+                continue;
+            }
+            const struct fw_item *item = fw_local_item(local, entry);
+            if (item->key_length == key->length &&
+                memcmp(item->key, key->bytes, key->length) == 0) {
+                return &bucket->entries[i];
+            }
+        }
+        uint32_t link = fw_bucket_link(bucket);
+        if (FW_LIKELY(link == 0)) {
+            return NULL;
+        }
+        bucket = fw_bucket_overflow(&local->table->buckets, link);
+    }
+}
+
+void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const struct fw_key *key)
+{
+    struct fw_bucket *bucket = fw_local_lock(local, key->hash);
+    *hold = (struct fw_hold){.local = local, .key = key, .bucket = bucket};
+    hold->entry = bucket_search(local, bucket, key);
+    if (hold->entry == NULL) {
+        return;
+    }
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(hold->entry));
+    hold->absence = fw_local_absence(local, item);
+    if (FW_LIKELY(hold->absence == FW_ABSENT)) {
+        hold->item = item;
+    } else {
+        fw_local_reclaim(local, bucket, hold->entry);
+        hold->entry = NULL;
+    }
+}
+
+void fw_hold_release(struct fw_hold *hold)
+{
+    fw_local_unlock(hold->local, hold->bucket);
+    hold->bucket = NULL;
+    hold->item = NULL;
+    if (FW_UNLIKELY(hold->local->dead_count > 0)) {
+        fw_local_drop_bodies(hold->local);
+    }
+}
+
+/* A new record in place of the old one, if there is one, with all but the value. */
+static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length)
+{
+    struct fw_table_local *local = hold->local;
+    struct fw_table *table = local->table;
+    const struct fw_key *key = hold->key;
+    size_t size = fw_item_size(key->length, value_length);
+    struct fw_item *item = fw_log_take(&local->logs[FW_PROBATION], size);
+    /* A key that is written again is in use, and so is one that was missed soon after it went. */
+    bool is_young = hold->item != NULL || fw_ghost_take(&table->ghosts, key->hash);
+    item->cas = fw_table_next_cas(local);
+    item->value_length = value_length;
+    item->expires = 0;
+    item->accessed = local->now;
+    item->flags = 0;
+    /* Relaxed: see fw_local_absence(). */
+    item->generation = (uint16_t)atomic_load_explicit(&table->generation, memory_order_relaxed);
+    item->bits = is_young ? 0 : 1;
+    item->key_length = (uint8_t)key->length;
+    memcpy(item->key, key->bytes, key->length);
+
+    uint64_t entry = fw_bucket_tag(key->hash) << FW_TAG_SHIFT | fw_arena_place(&table->arena, item);
+    if (hold->item != NULL) {
+        fw_local_bury(local, hold->item);
+        fw_bucket_entry_set(hold->entry, entry);
+    } else {
+        hold->entry = fw_bucket_insert(&table->buckets, hold->bucket, entry, &local->stash);
+    }
+    hold->item = item;
+    fw_local_gauge(&local->counts.items, 1);
+    fw_local_gauge(&local->counts.bytes, (int64_t)size);
+    local->changes++;
+    fw_local_count(&local->counts.total_items, 1);
+    return item;
+}
+
+struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, struct fw_item **old)
+{
+    FW_ASSERT(value_length <= FW_ITEM_INLINE_MAX);
+    struct fw_table_local *local = hold->local;
+    struct fw_item *item = hold->item;
+    if (old != NULL) {
+        *old = item;
+    }
+    if (item == NULL || item->value_length != value_length) {
+        return hold_renew(hold, value_length);
+    }
+    item->cas = fw_table_next_cas(local);
+    item->accessed = local->now;
+    item->generation =
+        (uint16_t)atomic_load_explicit(&local->table->generation, memory_order_relaxed);
+    item->bits &= (uint8_t) ~(FW_ITEM_FETCHED | FW_ITEM_AGE);
+    fw_local_count(&local->counts.total_items, 1);
+    return item;
+}
+
+struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body)
+{
+    FW_ASSERT(body->length > FW_ITEM_INLINE_MAX);
+    struct fw_table_local *local = hold->local;
+    struct fw_item *item = hold_renew(hold, body->length);
+    item->bits |= FW_ITEM_BODY;
+    memcpy(fw_item_value(item), &body, sizeof body);
+    fw_local_gauge(&local->counts.bytes, body->length);
+    local->logs[FW_PROBATION].bodies += body->length;
+    return item;
+}
+
+void fw_hold_remove(struct fw_hold *hold)
+{
+    FW_ASSERT(hold->item != NULL);
+    struct fw_table_local *local = hold->local;
+    fw_local_bury(local, hold->item);
+    fw_bucket_remove(&local->table->buckets, hold->bucket, hold->entry, &local->stash);
+    hold->item = NULL;
+    hold->entry = NULL;
+}
+
+void fw_hold_access(struct fw_hold *hold)
+{
+    struct fw_item *item = hold->item;
+    uint8_t bits = (uint8_t)((item->bits & ~FW_ITEM_AGE) | FW_ITEM_FETCHED);
+    if (item->bits != bits) {
+        item->bits = bits;
+    }
+    if (item->accessed != hold->local->now) {
+        item->accessed = hold->local->now;
+    }
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What table.h keeps to itself: the table and a local, for table.c, clean.c and sweep.c.
+ *
+ *     table.c   making, holding, writing; memory for the next hold
+ *     clean.c   cleaning of segments, which is eviction
+ *     sweep.c   going round the buckets: sweep, visit, flush
+ *
+ * Below them, each knowing nothing of the others but the budget: bucket.h (from hash to place),
+ * arena.h (segments of records), bodies.h (large values), ghost.h (who was dropped).
+ */
+#pragma once
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/mutex.h"
+#include "cache/arena.h"
+#include "cache/bodies.h"
+#include "cache/bucket.h"
+#include "cache/budget.h"
+#include "cache/ghost.h"
+#include "cache/table.h"
+
+enum {
+    FW_CAS_LEASE = 1024,       /* Numbers that a local takes at once. */
+    FW_LOCAL_CHANGES_MAX = 32, /* Items that come or go in a local before the table is told. */
+    FW_LOCAL_STASH = 4,        /* Overflow buckets that a local keeps at hand. */
+    FW_DEAD_BODIES_MAX = 8,    /* That can die in one hold. */
+};
+
+struct fw_table {
+    /* Constant once made. */
+    uint64_t seed;
+    bool is_evicting;
+    uint64_t memory_max; /* What addresses were reserved for. */
+    struct fw_ghosts ghosts;
+
+    struct fw_buckets buckets;
+    struct fw_arena arena;
+    struct fw_bodies bodies;
+    struct fw_budget budget;
+
+    alignas(FW_CACHE_LINE) _Atomic uint64_t generation; /* Items have the lowest 16 bits. */
+    _Atomic uint64_t swept; /* No item is of a generation before this. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t cas_next;
+    _Atomic int64_t items; /* As far as locals have told; for the size of the table. */
+
+    struct fw_mutex lock; /* FW_RANK_TABLE_LOCALS. Guards the list and what is retired. */
+    struct fw_list locals;
+    _Atomic uint32_t local_count; /* Written under the lock, a hint to others. */
+    struct fw_table_counts retired;
+};
+
+/* Where a local writes records of one queue. All NULL: no segment is open. */
+struct fw_log {
+    struct fw_segment *segment;
+    char *next;
+    char *end;
+    uint64_t bodies; /* Bytes of the bodies that its records refer to. */
+};
+
+struct fw_cleaning {
+    struct fw_segment *segment; /* NULL: none is being cleaned. */
+    char *next;                 /* The next record to look at. */
+    uint32_t survived;          /* Bytes that were moved. */
+    bool is_compacting;         /* Nothing alive is dropped. */
+    uint32_t barren;            /* Segments in a row that gave little. */
+};
+
+struct fw_table_local {
+    struct fw_table *table;
+    struct fw_log logs[FW_QUEUES];
+    uint32_t now;
+    int32_t changes; /* Items that came, less those that went, that the table was not told of. */
+    struct fw_bucket_stash stash;
+    uint64_t cas_next;
+    uint64_t cas_end;
+    uint32_t dead_count;
+    struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
+    struct fw_cleaning cleaning;
+    uint64_t sweep_generation; /* The table's when the sweep under way began. */
+    struct fw_mutex held;      /* Stands for the lock of a bucket in the lock order. */
+    struct fw_list_link link;  /* In table->locals. */
+    alignas(FW_CACHE_LINE) struct fw_table_counts counts;
+};
+
+/* Relaxed, both: only the local's owner writes. */
+static inline void fw_local_count(_Atomic uint64_t *counter, uint64_t amount)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+
+static inline void fw_local_gauge(_Atomic int64_t *gauge, int64_t amount)
+{
+    atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + amount,
+                          memory_order_relaxed);
+}
+
+static inline size_t fw_item_room(const struct fw_item *item)
+{
+    return fw_item_size(item->key_length, item->value_length);
+}
+
+static inline struct fw_item *fw_local_item(const struct fw_table_local *local, uint64_t entry)
+{
+    return fw_arena_item(&local->table->arena, entry & FW_PLACE_MASK);
+}
+
+/* All buckets are locked and let go of by these. */
+struct fw_bucket *fw_local_lock(struct fw_table_local *local, uint64_t hash);
+void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket);
+
+/* Why an item is as good as absent, or FW_ABSENT if it is not. Under the bucket's lock. */
+enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item);
+
+/* Counts a record as gone, and its body. The entry is the caller's business. */
+void fw_local_bury(struct fw_table_local *local, const struct fw_item *item);
+
+/* Takes an item that has expired or was flushed out of its bucket, and counts it. */
+void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket,
+                      _Atomic uint64_t *entry);
+
+/* Room for `size` bytes in that log, in a new segment if need be. False: there is none. */
+bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t size,
+                       bool is_cleaner);
+
+/* The next `size` bytes of the log, which has them. */
+static inline struct fw_item *fw_log_take(struct fw_log *log, size_t size)
+{
+    FW_ASSERT(size <= (size_t)(log->end - log->next));
+    struct fw_item *item = (struct fw_item *)(void *)log->next;
+    log->next += size;
+    return item;
+}
+
+/*
+ * Looks at `record_count` records at the most, in segments that it chooses. False: there is nothing
+ * to clean, or what there is cannot be moved.
+ */
+bool fw_local_clean(struct fw_table_local *local, uint32_t record_count);
+
+/*
+ * What has to be done now and then, in a bounded step: tells the table of items that came and went,
+ * splits or merges buckets if it is time to, cleans if the limit was lowered.
+ */
+void fw_local_tend(struct fw_table_local *local);
+
+/* Lets go of bodies that died. No bucket is locked. */
+void fw_local_drop_bodies(struct fw_table_local *local);
