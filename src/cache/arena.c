@@ -8,7 +8,9 @@
 enum {
     /* Memory is enabled in chunks, so that the system is asked rarely. */
     CHUNK = 4 * 1024 * 1024,
-    HOLLOW_LOOKS = 16,    /* Segments looked at for one that is mostly dead. */
+    /* Segments looked at for one that is hollow: some, or many if nothing else will do. */
+    HOLLOW_LOOKS = 16,
+    HOLLOW_LOOKS_MAX = 256,
     PROBATION_SHARE = 10, /* One in so many segments is for what came in. */
 };
 
@@ -93,10 +95,12 @@ struct fw_segment *fw_arena_take(struct fw_arena *arena, bool is_cleaner)
     struct fw_segment *segment = NULL;
     fw_mutex_lock(&arena->lock);
     uint64_t free_count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
-    if (free_count > (is_cleaner ? 0 : FW_ARENA_SPARE)) {
+    uint64_t spare = is_cleaner ? 0 : FW_ARENA_SPARE;
+    if (free_count > spare) {
         segment = segment_of(fw_list_pop_front(&arena->free));
         arena_count_free(arena, -1);
-    } else if (fw_budget_charge(arena->budget, FW_SEGMENT_SIZE)) {
+    } else if (fw_budget_charge(arena->budget, FW_SEGMENT_SIZE,
+                                (spare - (is_cleaner ? 0 : free_count)) * FW_SEGMENT_SIZE)) {
         segment = arena_take_empty(arena);
         if (segment == NULL) {
             fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
@@ -125,13 +129,14 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
     fw_mutex_unlock(&arena->lock);
 }
 
-/* The most hollow of some segments, if it is hollow enough. */
-static struct fw_segment *arena_hollow(struct fw_arena *arena, uint32_t dead_least)
+/* The most hollow of some segments, if any is. */
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
     FW_REQUIRES(arena->lock);
-static struct fw_segment *arena_hollow(struct fw_arena *arena, uint32_t dead_least)
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
 {
+    uint32_t dead_least = FW_SEGMENT_HOLLOW;
     struct fw_segment *best = NULL;
-    for (uint64_t i = 0; i < HOLLOW_LOOKS && i < arena->fresh; i++) {
+    for (uint64_t i = 0; i < looks && i < arena->fresh; i++) {
         arena->hand = arena->hand + 1 < arena->fresh ? arena->hand + 1 : 0;
         struct fw_segment *segment = arena_segment(arena, arena->hand);
         uint32_t dead = atomic_load_explicit(&segment->dead, memory_order_relaxed);
@@ -146,8 +151,7 @@ static struct fw_segment *arena_hollow(struct fw_arena *arena, uint32_t dead_lea
 struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting)
 {
     fw_mutex_lock(&arena->lock);
-    struct fw_segment *segment =
-        arena_hollow(arena, is_evicting ? FW_SEGMENT_SIZE / 2 : FW_SEGMENT_SIZE / 4);
+    struct fw_segment *segment = arena_hollow(arena, is_evicting ? HOLLOW_LOOKS : HOLLOW_LOOKS_MAX);
     if (segment == NULL && is_evicting) {
         uint64_t probation = arena->queue_count[FW_PROBATION];
         uint64_t all = probation + arena->queue_count[FW_MAIN];
@@ -185,15 +189,16 @@ void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment)
     arena_count_free(arena, 1);
     fw_mutex_unlock(&arena->lock);
     if (fw_budget_is_exceeded(arena->budget)) {
-        (void)fw_arena_release(arena);
+        (void)fw_arena_release(arena, 0);
     }
 }
 
-bool fw_arena_release(struct fw_arena *arena)
+bool fw_arena_release(struct fw_arena *arena, uint64_t spare)
 {
+    struct fw_segment *segment = NULL;
     fw_mutex_lock(&arena->lock);
-    struct fw_segment *segment = segment_of(fw_list_pop_front(&arena->free));
-    if (segment != NULL) {
+    if (atomic_load_explicit(&arena->free_count, memory_order_relaxed) > spare) {
+        segment = segment_of(fw_list_pop_front(&arena->free));
         arena_count_free(arena, -1);
     }
     fw_mutex_unlock(&arena->lock);

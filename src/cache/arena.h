@@ -37,8 +37,11 @@ enum {
     FW_SEGMENT_SIZE = 64 * 1024,
     FW_SEGMENT_SHIFT = 16,
     FW_PLACE_SHIFT = 3,
-    FW_ARENA_SPARE = 2, /* Free segments that only cleaners get, so that survivors have room. */
+    FW_ARENA_SPARE = 2, /* Segments that only cleaners get, so that survivors have room. */
 };
+
+/* From here on cleaning only compacts: no item is dropped. */
+enum { FW_SEGMENT_HOLLOW = FW_SEGMENT_SIZE / 3 };
 
 enum fw_queue { FW_PROBATION, FW_MAIN, FW_QUEUES };
 
@@ -53,7 +56,7 @@ enum fw_segment_state {
 struct fw_segment {
     struct fw_list_link link; /* In one of the arena's lists, as the state says. */
     uint32_t used;            /* Where the last record ends; set when it is sealed. */
-    _Atomic uint32_t dead;    /* Bytes of records that died since it was opened. */
+    _Atomic uint32_t dead;    /* Bytes of records that died. */
     uint8_t state;
     uint8_t queue; /* Of a sealed one or one that is cleaned: where it was. */
 };
@@ -87,9 +90,9 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
                    uint32_t used);
 
 /*
- * Takes a segment out of its queue for cleaning, one at least half dead if some are found, else the
- * oldest of the queue that has more than its share. `is_evicting`: else only hollow ones are worth
- * it, and a quarter will do. NULL: there is none.
+ * Takes a segment out of its queue for cleaning: one that is hollow, a third or more of it dead, if
+ * one is found; else, `is_evicting`, the oldest of the queue that has more than its
+ * share. NULL: there is none.
  */
 struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting);
 
@@ -99,8 +102,17 @@ void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment);
 /* Nothing is alive in it, nobody looks at it. */
 void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment);
 
-/* Gives the memory of one free segment back to the budget. False: none is free. */
-bool fw_arena_release(struct fw_arena *arena);
+/* Gives the memory of a free segment back to the budget. False: no more than `spare` are free. */
+bool fw_arena_release(struct fw_arena *arena, uint64_t spare);
+
+/* Writers will not get a segment, or only the last. */
+static inline bool fw_arena_is_short(const struct fw_arena *arena)
+{
+    /* Relaxed: a hint to clean ahead. */
+    uint64_t free_count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
+    return free_count <= FW_ARENA_SPARE + 1 &&
+           !fw_budget_has(arena->budget, (FW_ARENA_SPARE + 2) * FW_SEGMENT_SIZE);
+}
 
 static inline char *fw_arena_memory(const struct fw_arena *arena, const struct fw_segment *segment)
 {
@@ -118,7 +130,13 @@ static inline uint64_t fw_arena_place(const struct fw_arena *arena, const struct
     return (uint64_t)((const char *)item - arena->records.memory) >> FW_PLACE_SHIFT;
 }
 
-/* Counts a record as dead. The caller holds the lock of its bucket. */
+static inline bool fw_segment_is_hollow(const struct fw_segment *segment)
+{
+    /* Relaxed: it guides a choice, nothing more. */
+    return atomic_load_explicit(&segment->dead, memory_order_relaxed) >= FW_SEGMENT_HOLLOW;
+}
+
+/* Counts a record as dead. The caller holds its bucket. */
 static inline void fw_arena_bury(struct fw_arena *arena, uint64_t place, size_t size)
 {
     struct fw_segment *segments = (struct fw_segment *)(void *)arena->segments.memory;

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 
 enum {
+    REGION_PART_MIN = 16,
     EXACT = 8,           /* Sizes of so many units and less are all there. */
     CHUNK = 1024 * 1024, /* Addresses are enabled in chunks of at least this. */
 };
@@ -57,8 +58,12 @@ int fw_bodies_init(struct fw_bodies *bodies, struct fw_budget *budget, uint64_t 
                    struct fw_reason *reason)
 {
     *bodies = (struct fw_bodies){.budget = budget, .unit = fw_range_unit()};
-    bodies->region = round_up(memory_max, FW_RANGE_ALIGNMENT);
-    int rc = fw_range_reserve(&bodies->runs, bodies->region * FW_BODY_SIZES, reason);
+    /* Where addresses are limited: so much of the memory at most for bodies of one size. */
+    int rc = -ENOMEM;
+    for (uint64_t part = 1; rc != 0 && part <= REGION_PART_MIN; part *= 2) {
+        bodies->region = round_up(memory_max / part, FW_RANGE_ALIGNMENT);
+        rc = fw_range_reserve(&bodies->runs, bodies->region * FW_BODY_SIZES, reason);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -140,7 +145,7 @@ struct fw_body *fw_bodies_take(struct fw_bodies *bodies, uint32_t length)
     uint64_t size = size_units(number) * bodies->unit;
     fw_mutex_lock(&bodies->lock);
     void *run = bodies_take_kept(bodies, number, size);
-    if (run == NULL && fw_budget_charge(bodies->budget, size)) {
+    if (run == NULL && fw_budget_charge(bodies->budget, size, 0)) {
         run = bodies_take_empty(bodies, number, size);
         if (run == NULL) {
             fw_budget_return(bodies->budget, size);

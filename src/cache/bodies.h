@@ -6,7 +6,8 @@
  * most a fifth of one is unused, and each size has a region of addresses of its own, large enough
  * for the whole limit: a run never changes its size, so nothing is ever fragmented, whatever sizes
  * come. It is memory that moves between the sizes, not addresses: a run that is given back to the
- * system leaves only its addresses behind, and those cost nothing.
+ * system leaves only its addresses behind, and those cost nothing. (Only where `ulimit -v` bounds
+ * them the regions are smaller.)
  *
  * A run that was freed is kept for the next body of its size for a while, since pages that are
  * there already are worth a few microseconds; these stay charged, are at most a part of the limit,
@@ -29,7 +30,7 @@
 
 enum {
     FW_BODY_SIZES = 69,
-    FW_BODY_KEPT_SHARE = 16, /* Of free runs one part in so many of the limit is kept. */
+    FW_BODY_KEPT_SHARE = 64, /* Of free runs one part in so many of the limit is kept. */
 };
 
 /* The longest value that can have a body. */

@@ -25,7 +25,7 @@ int fw_buckets_init(struct fw_buckets *buckets, struct fw_budget *budget, uint64
         fw_range_release(&buckets->primary);
         return rc;
     }
-    if (!fw_budget_charge(budget, FW_BUCKET_MEMORY) ||
+    if (!fw_budget_charge(budget, FW_BUCKET_MEMORY, 0) ||
         fw_range_enable(&buckets->primary, 0, FW_BUCKET_MEMORY) != 0) {
         fw_range_release(&buckets->overflow);
         fw_range_release(&buckets->primary);
@@ -98,7 +98,8 @@ static bool buckets_overflow_more(struct fw_buckets *buckets) FW_REQUIRES(bucket
 static bool buckets_overflow_more(struct fw_buckets *buckets)
 {
     size_t offset = buckets->overflow_fresh * sizeof(struct fw_bucket);
-    if (offset == buckets->overflow.size || !fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY)) {
+    if (offset == buckets->overflow.size ||
+        !fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY, 0)) {
         return false;
     }
     if (fw_range_enable(&buckets->overflow, offset, FW_BUCKET_MEMORY) != 0) {
@@ -115,7 +116,7 @@ bool fw_buckets_stash_fill(struct fw_buckets *buckets, struct fw_bucket_stash *s
     while (stash->count < count) {
         if (buckets->overflow_free.count > 0) {
             stash_put(buckets, stash, stash_take(buckets, &buckets->overflow_free));
-        } else if (buckets->overflow_fresh % FW_BUCKETS_MIN != 0 ||
+        } else if (buckets->overflow_fresh % FW_BUCKETS_PER_UNIT != 0 ||
                    buckets_overflow_more(buckets)) {
             stash_put(buckets, stash, (uint32_t)++buckets->overflow_fresh);
         } else {
@@ -211,23 +212,49 @@ static void bucket_empty(struct fw_bucket *bucket, struct handful *handful)
     }
 }
 
-/*
- * Distributes what is in `low` over both. Handful by handful: a bucket of the chain is emptied and
- * goes to the stash before its entries are put anywhere. So the stash never runs out: what n
- * buckets held needs at most n - 1 overflow buckets in two chains.
- */
-static void bucket_distribute(struct fw_buckets *buckets, uint64_t high_index,
-                              struct fw_bucket_stash *stash, fw_bucket_hash hash_of, void *context)
+/* A bucket that is split, or two that are merged: the higher one's number without its top bit. */
+struct pair {
+    struct fw_bucket *low;
+    struct fw_bucket *high;
+    uint64_t bit; /* That tells their hashes apart. */
+};
+
+static struct pair pair_lock(struct fw_buckets *buckets, uint64_t high)
 {
-    struct fw_bucket *high = fw_bucket_at(buckets, high_index);
-    uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(high_index));
-    struct fw_bucket *low = fw_bucket_at(buckets, high_index ^ bit);
+    uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(high));
+    struct pair pair = {
+        .low = fw_bucket_at(buckets, high ^ bit), .high = fw_bucket_at(buckets, high), .bit = bit};
+    fw_bucket_lock(pair.low);
+    fw_bucket_lock(pair.high);
+    return pair;
+}
+
+/* The new count is seen by all who lock one of the two, and nobody else needs to. */
+static void pair_unlock(struct fw_buckets *buckets, const struct pair *pair, uint64_t count)
+{
+    FW_YIELD_POINT("bucket: moved, not yet counted");
+    /* Relaxed: ordered by the locks. */
+    atomic_store_explicit(&buckets->count, count, memory_order_relaxed);
+    fw_bucket_unlock(pair->high);
+    fw_bucket_unlock(pair->low);
+}
+
+/*
+ * Takes all out of `from` and puts each where it belongs: without `hash_of` all in `low`. Handful
+ * by handful: a bucket of the chain is emptied and goes to the stash before its entries are put
+ * anywhere. So a split needs nothing from the stash, since what n buckets held needs at most n - 1
+ * overflow buckets in two chains, and a merge needs one.
+ */
+static void pair_pour(struct fw_buckets *buckets, const struct pair *pair, struct fw_bucket *from,
+                      struct fw_bucket_stash *stash, fw_bucket_hash hash_of, void *context)
+{
     struct handful handful;
-    bucket_empty(low, &handful);
+    bucket_empty(from, &handful);
     for (;;) {
         for (uint32_t i = 0; i < handful.count; i++) {
-            bool is_high = (hash_of(context, handful.entries[i]) & bit) != 0;
-            (void)fw_bucket_insert(buckets, is_high ? high : low, handful.entries[i], stash);
+            uint64_t entry = handful.entries[i];
+            bool is_high = hash_of != NULL && (hash_of(context, entry) & pair->bit) != 0;
+            (void)fw_bucket_insert(buckets, is_high ? pair->high : pair->low, entry, stash);
         }
         if (handful.link == 0) {
             return;
@@ -238,13 +265,14 @@ static void bucket_distribute(struct fw_buckets *buckets, uint64_t high_index,
     }
 }
 
+/* There is memory for bucket number `count`. */
 static bool buckets_extend(struct fw_buckets *buckets, uint64_t count)
 {
     size_t offset = count * sizeof(struct fw_bucket);
     if (offset % FW_BUCKET_MEMORY != 0) {
         return true;
     }
-    if (!fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY)) {
+    if (!fw_budget_charge(buckets->budget, FW_BUCKET_MEMORY, 0)) {
         return false;
     }
     if (fw_range_enable(&buckets->primary, offset, FW_BUCKET_MEMORY) != 0) {
@@ -254,38 +282,35 @@ static bool buckets_extend(struct fw_buckets *buckets, uint64_t count)
     return true;
 }
 
-bool fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
-                      fw_bucket_hash hash_of, void *context)
+int fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
+                     fw_bucket_hash hash_of, void *context)
 {
     if (!fw_mutex_trylock(&buckets->growth)) {
-        return false;
+        return -EBUSY;
     }
+    int rc = 0;
     uint64_t count = fw_buckets_count(buckets);
-    bool can = count < buckets->count_max && buckets_extend(buckets, count);
-    if (can) {
-        uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(count));
-        struct fw_bucket *low = fw_bucket_at(buckets, count ^ bit);
-        struct fw_bucket *high = fw_bucket_at(buckets, count);
-        fw_bucket_lock(low);
-        fw_bucket_lock(high);
-        bucket_distribute(buckets, count, stash, hash_of, context);
-        /* Relaxed: who has to see it takes one of the two locks. */
-        atomic_store_explicit(&buckets->count, count + 1, memory_order_relaxed);
-        fw_bucket_unlock(high);
-        fw_bucket_unlock(low);
+    if (count == buckets->count_max) {
+        rc = -ENOSPC;
+    } else if (!buckets_extend(buckets, count)) {
+        rc = -ENOMEM;
+    } else {
+        struct pair pair = pair_lock(buckets, count);
+        pair_pour(buckets, &pair, pair.low, stash, hash_of, context);
+        pair_unlock(buckets, &pair, count + 1);
     }
     fw_mutex_unlock(&buckets->growth);
-    return can;
+    return rc;
 }
 
-/* All buckets from `count` on to the end of their unit of memory are empty: gives it back. */
+/* If nothing is used of the unit of memory that begins with bucket `count`, gives it back. */
 static void buckets_cut(struct fw_buckets *buckets, uint64_t count)
 {
     size_t offset = count * sizeof(struct fw_bucket);
     if (offset % FW_BUCKET_MEMORY != 0) {
         return;
     }
-    for (uint64_t i = 0; i < FW_BUCKETS_MIN; i++) {
+    for (uint64_t i = 0; i < FW_BUCKETS_PER_UNIT; i++) {
         fw_bucket_lock(fw_bucket_at(buckets, count + i));
     }
     /* Zero is an empty bucket that is not locked. */
@@ -293,38 +318,21 @@ static void buckets_cut(struct fw_buckets *buckets, uint64_t count)
     fw_budget_return(buckets->budget, FW_BUCKET_MEMORY);
 }
 
-bool fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash)
+int fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash)
 {
+    FW_ASSERT(stash->count > 0);
     if (!fw_mutex_trylock(&buckets->growth)) {
-        return false;
+        return -EBUSY;
     }
+    int rc = -ENOSPC;
     uint64_t last = fw_buckets_count(buckets) - 1;
-    bool can = last >= FW_BUCKETS_MIN && stash->count > 0;
-    if (can) {
-        uint64_t bit = UINT64_C(1) << (63 - __builtin_clzll(last));
-        struct fw_bucket *low = fw_bucket_at(buckets, last ^ bit);
-        struct fw_bucket *high = fw_bucket_at(buckets, last);
-        fw_bucket_lock(low);
-        fw_bucket_lock(high);
-        struct handful handful;
-        bucket_empty(high, &handful);
-        for (;;) {
-            for (uint32_t i = 0; i < handful.count; i++) {
-                (void)fw_bucket_insert(buckets, low, handful.entries[i], stash);
-            }
-            if (handful.link == 0) {
-                break;
-            }
-            uint32_t link = handful.link;
-            bucket_empty(fw_bucket_overflow(buckets, link), &handful);
-            stash_put(buckets, stash, link);
-        }
-        /* Relaxed: who has to see it takes one of the two locks. */
-        atomic_store_explicit(&buckets->count, last, memory_order_relaxed);
-        fw_bucket_unlock(high);
-        fw_bucket_unlock(low);
+    if (last >= FW_BUCKETS_MIN) {
+        struct pair pair = pair_lock(buckets, last);
+        pair_pour(buckets, &pair, pair.high, stash, NULL, NULL);
+        pair_unlock(buckets, &pair, last);
         buckets_cut(buckets, last);
+        rc = 0;
     }
     fw_mutex_unlock(&buckets->growth);
-    return can;
+    return rc;
 }

@@ -49,10 +49,11 @@
 
 enum {
     FW_BUCKET_ENTRIES = 7,
-    FW_BUCKET_LOAD = 5,           /* Items per bucket above which the table grows, */
-    FW_BUCKET_LOAD_LOW = 3,       /* and below which it shrinks. */
-    FW_BUCKETS_MIN = 1024,        /* What one unit of memory holds. */
+    FW_BUCKET_LOAD = 5,     /* Items per bucket above which the table grows, */
+    FW_BUCKET_LOAD_LOW = 3, /* and below which it shrinks. */
+    FW_BUCKETS_MIN = 16,
     FW_BUCKET_MEMORY = 64 * 1024, /* Memory for buckets is charged in such units. */
+    FW_BUCKETS_PER_UNIT = FW_BUCKET_MEMORY / FW_CACHE_LINE,
     FW_TAG_SHIFT = 40,
 };
 
@@ -196,9 +197,11 @@ _Atomic uint64_t *fw_bucket_find(struct fw_buckets *buckets, struct fw_bucket *b
 typedef uint64_t (*fw_bucket_hash)(void *context, uint64_t entry);
 
 /*
- * Splits one bucket, or merges two. False: somebody else is at it, or there is no memory, or no
- * bucket more or less is possible.
+ * Splits one bucket. Returns 0, -EBUSY (somebody else is at it), -ENOMEM (not within the budget) or
+ * -ENOSPC (there are as many as can be).
  */
-bool fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
-                      fw_bucket_hash hash_of, void *context);
-bool fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash);
+FW_MUST_CHECK int fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_stash *stash,
+                                   fw_bucket_hash hash_of, void *context);
+
+/* Merges the last with its other half; the stash is not empty. Returns 0, -EBUSY or -ENOSPC. */
+FW_MUST_CHECK int fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash);

@@ -23,13 +23,13 @@ struct fw_budget {
     _Atomic uint64_t used;
 };
 
-/* False: it would be more than the limit. */
-static inline bool fw_budget_charge(struct fw_budget *budget, uint64_t bytes)
+/* False: less than `margin` would be left. */
+static inline bool fw_budget_charge(struct fw_budget *budget, uint64_t bytes, uint64_t margin)
 {
     uint64_t limit = atomic_load_explicit(&budget->limit, memory_order_relaxed);
     uint64_t used = atomic_load_explicit(&budget->used, memory_order_relaxed);
     do {
-        if (bytes > limit || used > limit - bytes) {
+        if (used + bytes + margin > limit) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&budget->used, &used, used + bytes,
@@ -43,9 +43,15 @@ static inline void fw_budget_return(struct fw_budget *budget, uint64_t bytes)
     FW_ASSERT(before >= bytes);
 }
 
+/* Is so much left? */
+static inline bool fw_budget_has(const struct fw_budget *budget, uint64_t bytes)
+{
+    return atomic_load_explicit(&budget->used, memory_order_relaxed) + bytes <=
+           atomic_load_explicit(&budget->limit, memory_order_relaxed);
+}
+
 /* The limit was lowered and more is still in use. */
 static inline bool fw_budget_is_exceeded(const struct fw_budget *budget)
 {
-    return atomic_load_explicit(&budget->used, memory_order_relaxed) >
-           atomic_load_explicit(&budget->limit, memory_order_relaxed);
+    return !fw_budget_has(budget, 0);
 }

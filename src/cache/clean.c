@@ -2,13 +2,14 @@
 /*
  * Cleaning a segment: what is alive in it is moved or dropped, then it is free.
  *
- * Which items are dropped follows the ageing counters. A new item has age 1, or 0 if its key was
- * dropped not long ago; an access makes it 0; each sweep, and each time that cleaning lets it live,
- * raises it. An item of age 0 is kept. In the queue of what came in, one that was ever read is kept
- * too: it goes to the main queue, where it has as long as that queue takes to come round to be read
- * again. All others are dropped.
+ * Which items are dropped follows the ageing counters. A new item has age 2, or 0 if its key was
+ * dropped not long ago or if it replaces another; an access makes it 0; each sweep raises it, up to
+ * 3. An item of age 0 or 1 is kept, which is to say: it was read, and no more than one sweep has
+ * come by since. In the queue of what came in, one that was ever read is kept too. What is kept
+ * goes to the end of the main queue with age 2, and has as long as that queue takes to come round
+ * to be read again. All others are dropped.
  *
- * A segment that is mostly dead is only compacted: its items are moved whatever their age, since it
+ * A segment that is hollow is only compacted: its items are moved whatever their age, since it
  * gives memory all the same.
  *
  * Should whole segments in a row be kept, the next is dropped as it is, or a cache whose items are
@@ -22,6 +23,8 @@
 enum {
     BARREN_MAX = 4,
     BARREN_SURVIVED = FW_SEGMENT_SIZE / 8 * 7,
+    KEPT_AGE_MAX = 1,
+    BATCH = 8, /* Records whose buckets are fetched together. */
 };
 
 static bool clean_begin(struct fw_table_local *local)
@@ -38,9 +41,7 @@ static bool clean_begin(struct fw_table_local *local)
     if (cleaning->next == table->arena.records.memory) {
         cleaning->next += 1 << FW_PLACE_SHIFT; /* Place 0 is no record's. */
     }
-    /* Relaxed: it is a guess about the best use of the segment. */
-    uint32_t dead = atomic_load_explicit(&segment->dead, memory_order_relaxed);
-    cleaning->is_compacting = !table->is_evicting || dead >= FW_SEGMENT_SIZE / 2;
+    cleaning->is_compacting = !table->is_evicting || fw_segment_is_hollow(segment);
     return true;
 }
 
@@ -54,7 +55,7 @@ static bool clean_keeps(const struct fw_table_local *local, const struct fw_item
         return false;
     }
     bool was_read = (item->bits & FW_ITEM_FETCHED) != 0;
-    return (item->bits & FW_ITEM_AGE) == 0 || (item->bits & FW_ITEM_LOCKED) != 0 ||
+    return (item->bits & FW_ITEM_AGE) <= KEPT_AGE_MAX || (item->bits & FW_ITEM_LOCKED) != 0 ||
            (cleaning->segment->queue == FW_PROBATION && was_read);
 }
 
@@ -72,41 +73,39 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
     fw_ghost_add(&table->ghosts, hash);
 }
 
-static void clean_move(struct fw_table_local *local, _Atomic uint64_t *entry, enum fw_queue queue)
+static void clean_move(struct fw_table_local *local, _Atomic uint64_t *entry)
 {
     struct fw_table *table = local->table;
     uint64_t value = fw_bucket_entry(entry);
     const struct fw_item *item = fw_local_item(local, value);
     size_t size = fw_item_room(item);
-    struct fw_log *log = &local->logs[queue];
+    struct fw_log *log = &local->logs[FW_MAIN];
     struct fw_item *copy = fw_log_take(log, size);
     memcpy(copy, item, size);
-    uint8_t age = copy->bits & FW_ITEM_AGE;
-    if (age < FW_ITEM_AGE_MAX && !local->cleaning.is_compacting) {
-        copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | (age + 1));
+    if (!local->cleaning.is_compacting) {
+        copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | FW_ITEM_AGE_NEW);
     }
     if ((copy->bits & FW_ITEM_BODY) != 0) {
         log->bodies += copy->value_length;
     }
     local->cleaning.survived += (uint32_t)size;
     fw_bucket_entry_set(entry, (value & ~FW_PLACE_MASK) | fw_arena_place(&table->arena, copy));
+    fw_arena_bury(&table->arena, value & FW_PLACE_MASK, size);
 }
 
 /*
  * One record, alive or not; its size is returned. 0: it is alive, has to be kept, and there is no
  * room to move it to.
  */
-static size_t clean_record(struct fw_table_local *local, const struct fw_item *item)
+static size_t clean_record(struct fw_table_local *local, const struct fw_item *item, uint64_t hash)
 {
     struct fw_table *table = local->table;
-    struct fw_cleaning *cleaning = &local->cleaning;
-    /* Its lengths and its key are constant while it lies here, so no lock is needed to read them.
-     */
     size_t size = fw_item_room(item);
-    uint64_t hash = fw_hash(item->key, item->key_length, table->seed);
-    bool stays = cleaning->is_compacting && cleaning->segment->queue == FW_PROBATION;
-    enum fw_queue queue = stays ? FW_PROBATION : FW_MAIN;
-    bool has_room = fw_local_log_open(local, queue, size, true);
+    /*
+     * To the main log in any case: in the log that the local writes to, new records would fill the
+     * room that those which are still to be moved will need.
+     */
+    bool has_room = fw_local_log_open(local, FW_MAIN, size, true);
     struct fw_bucket *bucket = fw_local_lock(local, hash);
     uint64_t value = fw_bucket_tag(hash) << FW_TAG_SHIFT | fw_arena_place(&table->arena, item);
     _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);
@@ -116,7 +115,7 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
     } else if (fw_local_absence(local, item) != FW_ABSENT) {
         fw_local_reclaim(local, bucket, entry);
     } else if (has_room && clean_keeps(local, item)) {
-        clean_move(local, entry, queue);
+        clean_move(local, entry);
     } else if (table->is_evicting) {
         clean_evict(local, bucket, entry, hash);
     } else {
@@ -135,30 +134,64 @@ static void clean_end(struct fw_table_local *local)
     cleaning->segment = NULL;
 }
 
-bool fw_local_clean(struct fw_table_local *local, uint32_t record_count)
+/*
+ * The hashes of the next records, whose buckets will be there by the time they are looked at. A
+ * record's lengths and key are constant while it lies in a sealed segment: no lock is needed.
+ */
+static uint32_t clean_look_ahead(struct fw_table_local *local, uint64_t hashes[BATCH])
+{
+    const struct fw_table *table = local->table;
+    const struct fw_cleaning *cleaning = &local->cleaning;
+    const char *end = fw_arena_memory(&table->arena, cleaning->segment) + cleaning->segment->used;
+    const char *next = cleaning->next;
+    uint32_t count = 0;
+    for (; count < BATCH && next < end; count++) {
+        const struct fw_item *item = (const struct fw_item *)(const void *)next;
+        struct fw_key key = fw_table_key(local, item->key, item->key_length);
+        fw_table_prefetch(local, &key);
+        hashes[count] = key.hash;
+        next += fw_item_room(item);
+    }
+    FW_ASSERT(next <= end);
+    return count;
+}
+
+enum clean_result { CLEAN_GOES_ON, CLEAN_ENOUGH, CLEAN_STUCK };
+
+static enum clean_result clean_batch(struct fw_table_local *local)
 {
     struct fw_cleaning *cleaning = &local->cleaning;
-    bool is_able = true;
-    for (uint32_t i = 0; i < record_count && is_able; i++) {
-        if (cleaning->segment == NULL && !clean_begin(local)) {
-            is_able = false;
-            break;
-        }
-        char *begin = fw_arena_memory(&local->table->arena, cleaning->segment);
-        if (cleaning->next == begin + cleaning->segment->used) {
-            clean_end(local);
-            break; /* Perhaps that is enough. */
-        }
-        size_t size = clean_record(local, (const struct fw_item *)(void *)cleaning->next);
+    uint64_t hashes[BATCH];
+    uint32_t count = clean_look_ahead(local, hashes);
+    if (count == 0) {
+        clean_end(local);
+        return CLEAN_ENOUGH;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fw_item *item = (const struct fw_item *)(void *)cleaning->next;
+        size_t size = clean_record(local, item, hashes[i]);
         cleaning->next += size;
         if (size == 0) {
             fw_arena_put_back(&local->table->arena, cleaning->segment);
             cleaning->segment = NULL;
-            is_able = false;
+            return CLEAN_STUCK;
         }
         if (local->dead_count > 0) {
             fw_local_drop_bodies(local);
+            return CLEAN_ENOUGH;
         }
     }
-    return is_able;
+    return CLEAN_GOES_ON;
+}
+
+bool fw_local_clean(struct fw_table_local *local, uint32_t record_count)
+{
+    enum clean_result result = CLEAN_GOES_ON;
+    for (uint32_t i = 0; i < record_count && result == CLEAN_GOES_ON; i += BATCH) {
+        if (local->cleaning.segment == NULL && !clean_begin(local)) {
+            return false;
+        }
+        result = clean_batch(local);
+    }
+    return result != CLEAN_STUCK;
 }

@@ -29,11 +29,12 @@ enum {
     FW_ITEM_KEY_MAX = 250,
     FW_ITEM_INLINE_MAX = 8192, /* Longer values are copied once only: from the network to a body. */
     FW_ITEM_AGE_MAX = 3,
+    FW_ITEM_AGE_NEW = 2, /* Of an item that nobody has read yet. */
 };
 
 /* fw_item.bits */
 enum {
-    FW_ITEM_AGE = 3,         /* The document's counter: raised by each sweep, cleared by access. */
+    FW_ITEM_AGE = 3,         /* A counter: raised by each sweep, cleared by access; see clean.c. */
     FW_ITEM_FETCHED = 4,     /* Was read since it was stored. */
     FW_ITEM_STALE = 8,       /* Meta: invalidated, but still shown; somebody should renew it. */
     FW_ITEM_WON = 16,        /* Meta: somebody was told to renew it. */

@@ -29,9 +29,9 @@ static uint64_t reverse(uint64_t bits)
 static uint64_t cursor_next(uint64_t cursor, uint64_t count)
 {
     uint32_t bits = 64 - (uint32_t)__builtin_clzll(count - 1);
-    uint64_t mask = UINT64_MAX >> (64 - bits);
-    if ((reverse(cursor) & mask) >= count) {
-        bits--;
+    uint64_t half = UINT64_C(1) << (bits - 1);
+    if ((reverse(cursor) & (half - 1)) + half >= count) {
+        bits--; /* Its other half has no bucket of its own. */
     }
     uint64_t width = UINT64_C(1) << (64 - bits);
     return (cursor & ~(width - 1)) + width;

@@ -16,10 +16,11 @@ enum {
     OPEN_SHARE = 16,        /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,
 };
+static_assert((int)FW_ITEM_AGE_MAX == (int)FW_ITEM_AGE, "an age is all of its bits");
 
 /* The least with which a table works. */
 #define MEMORY_MIN (UINT64_C(1) << 20)
-#define MEMORY_MAX (UINT64_C(1) << 42)
+#define MEMORY_MAX (UINT64_C(1) << 40)
 
 static int table_reserve_addresses(struct fw_table *table, struct fw_reason *reason)
 {
@@ -61,7 +62,7 @@ static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_
     table->ghosts.count = size / sizeof(uint16_t);
     /* With all segments' descriptions: small, touched sooner or later, never given back. */
     uint64_t managing = size + memory / FW_SEGMENT_SIZE * sizeof(struct fw_segment);
-    bool can = fw_budget_charge(&table->budget, managing);
+    bool can = fw_budget_charge(&table->budget, managing, 0);
     FW_ASSERT(can);
     return 0;
 }
@@ -70,7 +71,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
                     struct fw_reason *reason)
 {
     if (config->memory < MEMORY_MIN || config->memory > MEMORY_MAX) {
-        return fw_reason_set(reason, -EINVAL, "the memory limit must be 1 MiB to 4 TiB");
+        return fw_reason_set(reason, -EINVAL, "the memory limit must be 1 MiB to 1 TiB");
     }
     struct fw_table *made = aligned_alloc(alignof(struct fw_table), sizeof *made);
     if (made == NULL) {
@@ -138,6 +139,7 @@ int fw_table_local_create(struct fw_table_local **local, struct fw_table *table)
     }
     memset(made, 0, sizeof *made);
     made->table = table;
+    made->bodies_max = OPEN_BODIES_MIN;
     fw_mutex_init(&made->held, FW_RANK_BUCKET);
     fw_mutex_lock(&table->lock);
     fw_list_push_back(&table->locals, &made->link);
@@ -276,20 +278,11 @@ uint64_t fw_table_next_cas(struct fw_table_local *local)
 
 /* Memory. */
 
-static uint64_t log_bodies_max(const struct fw_table *table)
-{
-    /* Relaxed: hints both. */
-    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
-    uint64_t locals = atomic_load_explicit(&table->local_count, memory_order_relaxed);
-    uint64_t part = limit / OPEN_SHARE / (locals > 0 ? locals : 1);
-    return part > OPEN_BODIES_MIN ? part : OPEN_BODIES_MIN;
-}
-
 bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t size,
                        bool is_cleaner)
 {
     struct fw_log *log = &local->logs[queue];
-    if ((size_t)(log->end - log->next) >= size) {
+    if ((size_t)(log->end - log->next) >= size && log->bodies <= local->bodies_max) {
         return true;
     }
     struct fw_arena *arena = &local->table->arena;
@@ -314,65 +307,72 @@ static uint64_t entry_hash(void *context, uint64_t entry)
     return fw_hash(item->key, item->key_length, local->table->seed);
 }
 
-static void local_resize(struct fw_table_local *local)
+/* One step towards the size that the table should have. False: that is the size, or not now. */
+static bool local_resize(struct fw_table_local *local, int64_t items)
 {
     struct fw_table *table = local->table;
     struct fw_buckets *buckets = &table->buckets;
-    /* Relaxed: the size of the table follows the number of items, about. */
-    int64_t before = atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
-    int64_t items = before + local->changes;
-    local->changes = 0;
-    bool is_able = true;
-    for (uint32_t i = 0; i < RESIZE_STEPS_MAX && is_able; i++) {
-        int64_t count = (int64_t)fw_buckets_count(buckets);
-        if (items > count * FW_BUCKET_LOAD) {
-            is_able = fw_buckets_split(buckets, &local->stash, entry_hash, local);
-        } else if (items < count * FW_BUCKET_LOAD_LOW) {
-            is_able = fw_buckets_merge(buckets, &local->stash);
-        } else {
-            break;
+    int64_t count = (int64_t)fw_buckets_count(buckets);
+    if (items > count * FW_BUCKET_LOAD) {
+        int rc = fw_buckets_split(buckets, &local->stash, entry_hash, local);
+        if (rc == -ENOMEM) {
+            /* Buckets go before records: without them every item would be hard to find. */
+            return fw_arena_release(&table->arena, 0) || fw_local_clean(local, CLEAN_STEP);
         }
+        return rc == 0;
     }
-    if (local->stash.count > 4 * FW_LOCAL_STASH) {
-        fw_buckets_stash_trim(buckets, &local->stash, FW_LOCAL_STASH);
+    if (items < count * FW_BUCKET_LOAD_LOW && count > FW_BUCKETS_MIN) {
+        return fw_buckets_stash_fill(buckets, &local->stash, 1) &&
+               fw_buckets_merge(buckets, &local->stash) == 0;
     }
+    return false;
+}
+
+/* Makes some memory free, or tries. False: there is no hope. */
+static bool memory_make(struct fw_table_local *local)
+{
+    return fw_bodies_release(&local->table->bodies) || fw_local_clean(local, CLEAN_STEP);
 }
 
 void fw_local_tend(struct fw_table_local *local)
 {
-    local_resize(local);
-    if (fw_budget_is_exceeded(&local->table->budget)) {
+    struct fw_table *table = local->table;
+    local->due = 0;
+    /* Relaxed: the size of the table follows the number of items, about. */
+    int64_t items = local->changes +
+                    atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
+    local->changes = 0;
+    for (uint32_t i = 0; i < RESIZE_STEPS_MAX && local_resize(local, items); i++) {
+    }
+    if (local->stash.count > 4 * FW_LOCAL_STASH) {
+        fw_buckets_stash_trim(&table->buckets, &local->stash, FW_LOCAL_STASH);
+    }
+    /* Relaxed: hints both. */
+    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
+    uint64_t locals = atomic_load_explicit(&table->local_count, memory_order_relaxed);
+    local->bodies_max = limit / OPEN_SHARE / locals;
+    if (local->bodies_max < OPEN_BODIES_MIN) {
+        local->bodies_max = OPEN_BODIES_MIN;
+    }
+    if (fw_budget_is_exceeded(&table->budget)) {
+        (void)(fw_arena_release(&table->arena, 0) || memory_make(local));
+    } else if (table->is_evicting && fw_arena_is_short(&table->arena)) {
         (void)fw_local_clean(local, CLEAN_STEP);
     }
-}
-
-/* Something was short. Makes some memory free, or at least tries. False: there is no more hope. */
-static bool memory_make(struct fw_table_local *local)
-{
-    if (fw_bodies_release(&local->table->bodies)) {
-        return true;
-    }
-    return fw_local_clean(local, CLEAN_STEP);
 }
 
 static bool reserve_slowly(struct fw_table_local *local, size_t size)
 {
     struct fw_table *table = local->table;
-    if (local->changes >= FW_LOCAL_CHANGES_MAX || local->changes <= -FW_LOCAL_CHANGES_MAX) {
-        fw_local_tend(local);
-    }
-    struct fw_log *log = &local->logs[FW_PROBATION];
-    if (log->bodies > log_bodies_max(table)) {
-        log_seal(local, FW_PROBATION); /* So that others can drop what is in there. */
-    }
     for (uint32_t steps = 0; steps < CLEAN_STEPS_MAX; steps++) {
-        bool has_stash = local->stash.count > 0 ||
-                         fw_buckets_stash_fill(&table->buckets, &local->stash, FW_LOCAL_STASH) ||
-                         local->stash.count > 0;
+        if (local->stash.count == 0) {
+            (void)fw_buckets_stash_fill(&table->buckets, &local->stash, FW_LOCAL_STASH);
+        }
+        bool has_stash = local->stash.count > 0;
         if (has_stash && fw_local_log_open(local, FW_PROBATION, size, false)) {
             return true;
         }
-        if (!has_stash && fw_arena_release(&table->arena)) {
+        if (!has_stash && fw_arena_release(&table->arena, 0)) {
             continue;
         }
         if (!memory_make(local)) {
@@ -386,8 +386,8 @@ bool fw_table_reserve(struct fw_table_local *local, size_t size)
 {
     FW_ASSERT(size <= fw_item_size(FW_ITEM_KEY_MAX, FW_ITEM_INLINE_MAX));
     const struct fw_log *log = &local->logs[FW_PROBATION];
-    bool is_due = local->changes >= FW_LOCAL_CHANGES_MAX || local->changes <= -FW_LOCAL_CHANGES_MAX;
-    if (FW_LIKELY((size_t)(log->end - log->next) >= size && local->stash.count > 0 && !is_due)) {
+    if (FW_LIKELY((size_t)(log->end - log->next) >= size && log->bodies <= local->bodies_max &&
+                  local->stash.count > 0)) {
         return true;
     }
     return reserve_slowly(local, size);
@@ -397,22 +397,28 @@ struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
 {
     struct fw_table *table = local->table;
     FW_ASSERT(length > FW_ITEM_INLINE_MAX);
-    if (length > FW_BODY_LENGTH_MAX ||
-        fw_bodies_size(&table->bodies, length) >
-            atomic_load_explicit(&table->budget.limit, memory_order_relaxed) / 2) {
-        return NULL;
+    /* Relaxed: the limit stands alone. */
+    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
+    if (length > FW_BODY_LENGTH_MAX || fw_bodies_size(&table->bodies, length) > limit / 4 * 3) {
+        return NULL; /* Without dropping everything else first. */
     }
+    bool was_sealed = false;
     for (uint32_t steps = 0; steps < CLEAN_STEPS_MAX; steps++) {
         struct fw_body *body = fw_bodies_take(&table->bodies, length);
         if (body != NULL) {
             return body;
         }
-        if (fw_arena_release(&table->arena)) {
+        if (fw_arena_release(&table->arena, FW_ARENA_SPARE) || memory_make(local)) {
             continue;
         }
-        if (!memory_make(local)) {
+        if (was_sealed) {
             return NULL;
         }
+        /* A few large values may be all there is, and all in here. */
+        for (int i = 0; i < FW_QUEUES; i++) {
+            log_seal(local, i);
+        }
+        was_sealed = true;
     }
     return NULL;
 }
@@ -496,6 +502,7 @@ void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
     fw_local_gauge(&local->counts.items, -1);
     fw_local_gauge(&local->counts.bytes, -bytes);
     local->changes--;
+    local->due++;
 }
 
 void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket,
@@ -554,11 +561,15 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
 
 void fw_hold_release(struct fw_hold *hold)
 {
-    fw_local_unlock(hold->local, hold->bucket);
+    struct fw_table_local *local = hold->local;
+    fw_local_unlock(local, hold->bucket);
     hold->bucket = NULL;
     hold->item = NULL;
-    if (FW_UNLIKELY(hold->local->dead_count > 0)) {
-        fw_local_drop_bodies(hold->local);
+    if (FW_UNLIKELY(local->dead_count > 0)) {
+        fw_local_drop_bodies(local);
+    }
+    if (FW_UNLIKELY(local->due >= FW_LOCAL_DUE)) {
+        fw_local_tend(local);
     }
 }
 
@@ -579,7 +590,7 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length)
     item->flags = 0;
     /* Relaxed: see fw_local_absence(). */
     item->generation = (uint16_t)atomic_load_explicit(&table->generation, memory_order_relaxed);
-    item->bits = is_young ? 0 : 1;
+    item->bits = is_young ? 0 : FW_ITEM_AGE_NEW;
     item->key_length = (uint8_t)key->length;
     memcpy(item->key, key->bytes, key->length);
 
@@ -594,6 +605,7 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length)
     fw_local_gauge(&local->counts.items, 1);
     fw_local_gauge(&local->counts.bytes, (int64_t)size);
     local->changes++;
+    local->due++;
     fw_local_count(&local->counts.total_items, 1);
     return item;
 }

@@ -28,10 +28,10 @@
 #include "cache/table.h"
 
 enum {
-    FW_CAS_LEASE = 1024,       /* Numbers that a local takes at once. */
-    FW_LOCAL_CHANGES_MAX = 32, /* Items that come or go in a local before the table is told. */
-    FW_LOCAL_STASH = 4,        /* Overflow buckets that a local keeps at hand. */
-    FW_DEAD_BODIES_MAX = 8,    /* That can die in one hold. */
+    FW_CAS_LEASE = 1024,    /* Numbers that a local takes at once. */
+    FW_LOCAL_DUE = 32,      /* After so many changes a local looks after the table. */
+    FW_LOCAL_STASH = 4,     /* Overflow buckets that a local keeps at hand. */
+    FW_DEAD_BODIES_MAX = 8, /* That can die in one hold. */
 };
 
 struct fw_table {
@@ -62,7 +62,7 @@ struct fw_log {
     struct fw_segment *segment;
     char *next;
     char *end;
-    uint64_t bodies; /* Bytes of the bodies that its records refer to. */
+    uint64_t bodies; /* Bytes of the bodies that its records refer to, at most `bodies_max`. */
 };
 
 struct fw_cleaning {
@@ -78,12 +78,14 @@ struct fw_table_local {
     struct fw_log logs[FW_QUEUES];
     uint32_t now;
     int32_t changes; /* Items that came, less those that went, that the table was not told of. */
+    uint32_t due;    /* Records written and items removed since fw_local_tend(). */
     struct fw_bucket_stash stash;
     uint64_t cas_next;
     uint64_t cas_end;
     uint32_t dead_count;
     struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
     struct fw_cleaning cleaning;
+    uint64_t bodies_max; /* Then a log is sealed, or too much would be where nobody can drop it. */
     uint64_t sweep_generation; /* The table's when the sweep under way began. */
     struct fw_mutex held;      /* Stands for the lock of a bucket in the lock order. */
     struct fw_list_link link;  /* In table->locals. */
@@ -141,14 +143,15 @@ static inline struct fw_item *fw_log_take(struct fw_log *log, size_t size)
 }
 
 /*
- * Looks at `record_count` records at the most, in segments that it chooses. False: there is nothing
- * to clean, or what there is cannot be moved.
+ * Cleans: looks at `record_count` records at the most, about, and stops earlier when a segment has
+ * become free or a body was dropped. False: there is nothing to clean, or it cannot be moved.
  */
 bool fw_local_clean(struct fw_table_local *local, uint32_t record_count);
 
 /*
- * What has to be done now and then, in a bounded step: tells the table of items that came and went,
- * splits or merges buckets if it is time to, cleans if the limit was lowered.
+ * What has to be done now and then, in a step of some ten microseconds: tells the table of items
+ * that came and went, splits or merges buckets if it is time to, and cleans a part of a segment if
+ * memory is short. So memory is there when it is needed, and nobody waits for more than such steps.
  */
 void fw_local_tend(struct fw_table_local *local);
 
