@@ -29,12 +29,13 @@ int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget, uint64_t mem
 {
     *arena = (struct fw_arena){.budget = budget};
     arena->segments_max = memory_max / FW_SEGMENT_SIZE;
-    int rc = fw_range_reserve(&arena->records, round_up(memory_max, CHUNK), reason);
+    int rc = fw_range_reserve(&arena->records, round_up(memory_max, CHUNK), fw_budget_pages(budget),
+                              reason);
     if (rc != 0) {
         return rc;
     }
     size_t managing = round_up(arena->segments_max * sizeof(struct fw_segment), FW_RANGE_ALIGNMENT);
-    rc = fw_range_reserve(&arena->segments, managing, reason);
+    rc = fw_range_reserve(&arena->segments, managing, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         fw_range_release(&arena->records);
         return rc;

@@ -62,7 +62,8 @@ int fw_bodies_init(struct fw_bodies *bodies, struct fw_budget *budget, uint64_t 
     int rc = -ENOMEM;
     for (uint64_t part = 1; rc != 0 && part <= REGION_PART_MIN; part *= 2) {
         bodies->region = round_up(memory_max / part, FW_RANGE_ALIGNMENT);
-        rc = fw_range_reserve(&bodies->runs, bodies->region * FW_BODY_SIZES, reason);
+        rc =
+            fw_range_reserve(&bodies->runs, bodies->region * FW_BODY_SIZES, FW_RANGE_SMALL, reason);
     }
     if (rc != 0) {
         return rc;
@@ -72,7 +73,7 @@ int fw_bodies_init(struct fw_bodies *bodies, struct fw_budget *budget, uint64_t 
         numbers += bodies->region / (size_units(i) * bodies->unit);
     }
     size_t stacks = round_up(numbers * sizeof(uint32_t), FW_RANGE_ALIGNMENT);
-    rc = fw_range_reserve(&bodies->released, stacks, reason);
+    rc = fw_range_reserve(&bodies->released, stacks, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         fw_range_release(&bodies->runs);
         return rc;

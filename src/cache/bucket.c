@@ -16,11 +16,11 @@ int fw_buckets_init(struct fw_buckets *buckets, struct fw_budget *budget, uint64
     size_t size = memory_max / RECORD_MIN / FW_BUCKET_LOAD * sizeof(struct fw_bucket);
     size = (size / FW_BUCKET_MEMORY + 1) * FW_BUCKET_MEMORY;
     buckets->count_max = size / sizeof(struct fw_bucket);
-    int rc = fw_range_reserve(&buckets->primary, size, reason);
+    int rc = fw_range_reserve(&buckets->primary, size, fw_budget_pages(budget), reason);
     if (rc != 0) {
         return rc;
     }
-    rc = fw_range_reserve(&buckets->overflow, size, reason);
+    rc = fw_range_reserve(&buckets->overflow, size, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         fw_range_release(&buckets->primary);
         return rc;

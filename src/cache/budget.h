@@ -16,12 +16,25 @@
 #include <stdint.h>
 
 #include "base/assert.h"
+#include "io/range.h"
+
+#define FW_BUDGET_HUGE_MIN (UINT64_C(64) << 20)
 
 /* Relaxed, all of it: the numbers order nothing, what they count is handed over under locks. */
 struct fw_budget {
     _Atomic uint64_t limit;
     _Atomic uint64_t used;
 };
+
+/*
+ * Huge pages make every access cheaper, and may bring in up to 2 MiB before it is charged, once for
+ * each range: nothing to speak of for a large table, and too much for a small one.
+ */
+static inline enum fw_range_pages fw_budget_pages(const struct fw_budget *budget)
+{
+    uint64_t limit = atomic_load_explicit(&budget->limit, memory_order_relaxed);
+    return limit >= FW_BUDGET_HUGE_MIN ? FW_RANGE_HUGE : FW_RANGE_SMALL;
+}
 
 /* False: less than `margin` would be left. */
 static inline bool fw_budget_charge(struct fw_budget *budget, uint64_t bytes, uint64_t margin)

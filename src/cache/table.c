@@ -50,7 +50,7 @@ static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_
 {
     size_t size = memory / FW_GHOST_MEMORY_SHARE / FW_RANGE_ALIGNMENT * FW_RANGE_ALIGNMENT;
     size = size > 0 ? size : fw_range_unit();
-    int rc = fw_range_reserve(&table->ghosts.range, size, reason);
+    int rc = fw_range_reserve(&table->ghosts.range, size, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         return rc;
     }
@@ -182,8 +182,8 @@ void fw_table_local_destroy(struct fw_table_local *local)
     if (local->cleaning.segment != NULL) {
         fw_arena_put_back(&table->arena, local->cleaning.segment);
     }
-    for (int i = 0; i < FW_QUEUES; i++) {
-        log_seal(local, i);
+    for (enum fw_queue queue = 0; queue < FW_QUEUES; queue++) {
+        log_seal(local, queue);
     }
     fw_buckets_stash_trim(&table->buckets, &local->stash, 0);
     (void)atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
@@ -415,8 +415,8 @@ struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
             return NULL;
         }
         /* A few large values may be all there is, and all in here. */
-        for (int i = 0; i < FW_QUEUES; i++) {
-            log_seal(local, i);
+        for (enum fw_queue queue = 0; queue < FW_QUEUES; queue++) {
+            log_seal(local, queue);
         }
         was_sealed = true;
     }
@@ -528,6 +528,9 @@ static _Atomic uint64_t *bucket_search(struct fw_table_local *local, struct fw_b
                 continue;
             }
             const struct fw_item *item = fw_local_item(local, entry);
+            /* All of it, or most, while the key is still on its way to be compared. */
+            __builtin_prefetch((const char *)item + FW_CACHE_LINE);
+            __builtin_prefetch((const char *)item + 2 * FW_CACHE_LINE);
             if (item->key_length == key->length &&
                 memcmp(item->key, key->bytes, key->length) == 0) {
                 return &bucket->entries[i];

@@ -20,7 +20,7 @@
 #include "io/random.h"
 #include "support/table.h"
 
-enum { THREADS = 3, STEPS = 40000, KEYS = 4000, COUNTERS = 8, COUNTS = 20000 };
+enum { THREADS = 3, STEPS = 20000, KEYS = 4000, COUNTERS = 8, COUNTS = 20000 };
 
 static struct fw_table *table;
 static atomic_uint running;

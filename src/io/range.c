@@ -2,6 +2,7 @@
 #include "io/range.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,10 +16,13 @@ size_t fw_range_unit(void)
     return page;
 }
 
-int fw_range_reserve(struct fw_range *range, size_t size, struct fw_reason *reason)
+int fw_range_reserve(struct fw_range *range, size_t size, enum fw_range_pages pages,
+                     struct fw_reason *reason)
 {
     FW_ASSERT(size > 0 && size % fw_range_unit() == 0);
-    size_t mapped_size = size + FW_RANGE_ALIGNMENT;
+    bool is_huge = pages == FW_RANGE_HUGE;
+    size_t alignment = is_huge ? FW_RANGE_HUGE_PAGE : FW_RANGE_ALIGNMENT;
+    size_t mapped_size = size + alignment;
     /* No access: where the system counts possible use, what cannot be written is not counted. */
     void *mapped = mapped_size < size ? MAP_FAILED
                                       : mmap(NULL, mapped_size, PROT_NONE,
@@ -27,12 +31,14 @@ int fw_range_reserve(struct fw_range *range, size_t size, struct fw_reason *reas
         return fw_reason_errno(reason, -ENOMEM, "cannot reserve %zu MiB of addresses (ulimit -v?)",
                                size >> 20);
     }
-    (void)madvise(mapped, mapped_size, MADV_NOHUGEPAGE); /* EINVAL: the kernel has none anyway. */
-    size_t slack = -(uintptr_t)mapped & (FW_RANGE_ALIGNMENT - 1);
+    /* Refused where the kernel has no huge pages. */
+    (void)madvise(mapped, mapped_size, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    size_t slack = -(uintptr_t)mapped & (alignment - 1);
     *range = (struct fw_range){.memory = (char *)mapped + slack,
                                .size = size,
                                .mapped = mapped,
-                               .mapped_size = mapped_size};
+                               .mapped_size = mapped_size,
+                               .is_huge = is_huge};
     return 0;
 }
 
@@ -61,6 +67,11 @@ int fw_range_enable(struct fw_range *range, size_t offset, size_t size)
 void fw_range_give_back(struct fw_range *range, size_t offset, size_t size)
 {
     range_invariant(range, offset, size);
+    /* Relaxed: to say it twice does no harm. */
+    if (atomic_load_explicit(&range->is_huge, memory_order_relaxed)) {
+        atomic_store_explicit(&range->is_huge, false, memory_order_relaxed);
+        (void)madvise(range->mapped, range->mapped_size, MADV_NOHUGEPAGE);
+    }
     int rc = madvise(range->memory + offset, size, MADV_DONTNEED);
     FW_ASSERT(rc == 0);
 }

@@ -10,33 +10,44 @@
  *
  * Enabled memory is zero when it is first read, and again after it was given back.
  *
- * The range is aligned to FW_RANGE_ALIGNMENT. Pages are small ones: with huge pages the kernel may
- * bring back in the background what was given back, and what a process takes could not be told.
+ * Pages. A range may ask for huge ones, for what is read here and there: a small page that is not
+ * in the processor's table of pages costs as much as memory itself. The price: the first byte of a
+ * huge page brings in 2 MiB. And since the kernel may, in the background, make huge pages again of
+ * what was given back in part, a range from which something was given back has small pages from
+ * then on.
  *
  * Threads: reserve() and release() by one thread that nobody else knows the range of; the others by
  * any, on pieces that nobody else uses meanwhile.
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/base.h"
 #include "base/reason.h"
 
-enum { FW_RANGE_ALIGNMENT = 64 * 1024 };
+enum {
+    FW_RANGE_ALIGNMENT = 64 * 1024, /* Of a range with small pages. */
+    FW_RANGE_HUGE_PAGE = 2 * 1024 * 1024,
+};
+
+enum fw_range_pages { FW_RANGE_SMALL, FW_RANGE_HUGE };
 
 struct fw_range {
     char *memory;
     size_t size;
     void *mapped; /* What the system gave: alignment makes it larger. */
     size_t mapped_size;
+    atomic_bool is_huge; /* Until something is given back. */
 };
 
 /* The unit of enable() and give_back(): the size of a page here. At most FW_RANGE_ALIGNMENT. */
 size_t fw_range_unit(void);
 
 /* Returns 0, or a negative errno with the reason. `size` is a multiple of the unit. */
-FW_MUST_CHECK int fw_range_reserve(struct fw_range *range, size_t size, struct fw_reason *reason);
+FW_MUST_CHECK int fw_range_reserve(struct fw_range *range, size_t size, enum fw_range_pages pages,
+                                   struct fw_reason *reason);
 void fw_range_release(struct fw_range *range);
 
 /* Makes a piece usable; one that is already stays as it is. Returns 0 or -ENOMEM. */

@@ -35,7 +35,7 @@ static void test_life(void **state)
     (void)state;
     struct fw_range range;
     size_t unit = fw_range_unit();
-    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 42, NULL), 0);
+    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 42, FW_RANGE_SMALL, NULL), 0);
     assert_int_equal((uintptr_t)range.memory % FW_RANGE_ALIGNMENT, 0);
     size_t offset = ((size_t)1 << 42) - 16 * unit; /* Up to the last byte. */
     assert_int_equal(fw_range_enable(&range, offset, 16 * unit), 0);
@@ -56,12 +56,33 @@ static void test_life(void **state)
     fw_range_release(&range);
 }
 
+/* Whether the kernel has huge pages or not: the memory works, and what is given back is gone. */
+static void test_huge(void **state)
+{
+    (void)state;
+    struct fw_range range;
+    size_t unit = fw_range_unit();
+    size_t size = 2 * (size_t)FW_RANGE_HUGE_PAGE;
+    assert_int_equal(fw_range_reserve(&range, size, FW_RANGE_HUGE, NULL), 0);
+    assert_int_equal((uintptr_t)range.memory % FW_RANGE_HUGE_PAGE, 0);
+    assert_int_equal(fw_range_enable(&range, 0, size), 0);
+    memset(range.memory, 'x', size);
+    assert_true(atomic_load(&range.is_huge));
+    fw_range_give_back(&range, 16 * unit, 16 * unit);
+    assert_false(atomic_load(&range.is_huge));
+    assert_int_equal(pages_present(&range, 16 * unit, 16 * unit), 0);
+    assert_int_equal(pages_present(&range, 0, 16 * unit), 16);
+    assert_int_equal(range.memory[16 * unit], 0);
+    assert_int_equal(range.memory[32 * unit], 'x');
+    fw_range_release(&range);
+}
+
 static void test_misuse(void **state)
 {
     (void)state;
     struct fw_range range;
     size_t unit = fw_range_unit();
-    assert_int_equal(fw_range_reserve(&range, 4 * unit, NULL), 0);
+    assert_int_equal(fw_range_reserve(&range, 4 * unit, FW_RANGE_SMALL, NULL), 0);
     expect_assert_failure((void)(fw_range_enable(&range, 0, 5 * unit) == 0));
     expect_assert_failure((void)(fw_range_enable(&range, 5 * unit, 0) == 0));
     expect_assert_failure(fw_range_give_back(&range, 1, unit));
@@ -74,16 +95,17 @@ static void test_no_addresses(void **state)
     (void)state;
     struct fw_range range;
     struct fw_reason reason = {.text = ""};
-    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 60, &reason), -ENOMEM);
+    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 60, FW_RANGE_HUGE, &reason), -ENOMEM);
     assert_non_null(strstr(reason.text, "1099511627776 MiB of addresses"));
     size_t most = SIZE_MAX & ~(fw_range_unit() - 1); /* The alignment on top does not fit. */
-    assert_int_equal(fw_range_reserve(&range, most, &reason), -ENOMEM);
+    assert_int_equal(fw_range_reserve(&range, most, FW_RANGE_SMALL, &reason), -ENOMEM);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life),
+        cmocka_unit_test(test_huge),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_no_addresses),
     };
