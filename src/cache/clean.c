@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "cache/bucket.h"
 #include "cache/table_parts.h"
 
 enum {

@@ -9,6 +9,7 @@
  * that is there all the time, and meets twice only what was merged meanwhile.
  */
 #include "base/assert.h"
+#include "cache/bucket.h"
 #include "cache/table_parts.h"
 
 enum {

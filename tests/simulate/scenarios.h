@@ -43,6 +43,7 @@ extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
 extern const struct sim_scenario sim_scenario_skeleton;
 extern const struct sim_scenario sim_scenario_skeleton_faults;
+extern const struct sim_scenario sim_scenario_table;
 
 /* clang-format off */
 #define SIM_SCENARIOS \
@@ -68,6 +69,7 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_engine_stop, \
     &sim_scenario_skeleton, \
     &sim_scenario_skeleton_faults, \
+    &sim_scenario_table, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine and the job kernel: mistakes that are easily made and that no test with real threads would
-find for sure. Each is a few words of one file, replaced, and names the scenario that must notice."""
+"""The mutants of the engine, the job kernel, the table and the server: mistakes that are easily made
+and that no test with real threads would find for sure. Each is a few words of one file, replaced, and
+names the scenario that must notice."""
 
 from collections import namedtuple
 
@@ -21,6 +22,12 @@ HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
 OWNER = "src/jobs/owner.c"
 POST = "src/jobs/post.c"
+CONNECTION = "src/server/connection.c"
+SERVER = "src/server/server.c"
+BUCKET = "src/cache/bucket.c"
+BUCKET_H = "src/cache/bucket.h"
+CLEAN = "src/cache/clean.c"
+SWEEP = "src/cache/sweep.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -243,4 +250,56 @@ MUTANTS = [
     Mutant("jobs-farewell-ignores-helpers", DISPATCH, "jobs-race",
            "the same, for a request that runs inside a rejoin",
            [("jobs->ending && jobs->helping == 0 &&", "jobs->ending &&")]),
+
+    # ---- the server
+    Mutant("server-input-not-evicted", CONNECTION, "server-faults",
+           "what a connection left in the shared buffer is overwritten by the next",
+           [("        input_evict(core);\n    }\n    core->owner = connection;",
+             "        core->owner = NULL;\n    }\n    core->owner = connection;")]),
+    Mutant("server-input-stays-behind", CONNECTION, "server-faults",
+           "a connection that moves leaves its input at the old core",
+           [("    if (core->owner == connection) {\n        input_evict(core);\n    }\n    connection->fd",
+             "    connection->fd")]),
+    Mutant("server-slow-reader-stays-admitted", CONNECTION, "server-faults",
+           "others wait for a client that does not read",
+           [("        connection_withdraw(connection); /* Others", "        (void)0; /* Others")]),
+    Mutant("server-moves-without-waiting", CONNECTION, "server-move",
+           "a connection that has moved is not told that it can be read",
+           [("    connection->is_waiting = false;\n    return true;", "    return true;")]),
+    Mutant("server-share-ends-for-good", CONNECTION, "server-faults",
+           "who had more to do than its share is not served again",
+           [("            fw_sched_incoming(&core->sched, &connection->request);\n        }\n"
+             "        connection_pass_on", "        }\n        connection_pass_on")]),
+    Mutant("server-drain-wakes-nobody", SERVER, "server-stop",
+           "idle connections keep a server that drains waiting",
+           [("        fw_fom_wake(&connection->fom); /* Alive", "        (void)connection; /* Alive")]),
+
+    # ---- the table
+    Mutant("table-bucket-not-asked-again", BUCKET_H, "table",
+           "the bucket was split or merged while its lock was waited for",
+           [("        if (FW_LIKELY(fw_bucket_index(hash, fw_buckets_count(buckets)) == index)) {",
+             "        if (true) {")]),
+    Mutant("table-counted-after-the-locks", BUCKET, "table",
+           "who gets the lock first sees the old number of buckets",
+           [("    atomic_store_explicit(&buckets->count, count, memory_order_relaxed);\n"
+             "    fw_bucket_unlock(pair->high);\n    fw_bucket_unlock(pair->low);",
+             "    fw_bucket_unlock(pair->high);\n    fw_bucket_unlock(pair->low);\n"
+             "    atomic_store_explicit(&buckets->count, count, memory_order_relaxed);")]),
+    Mutant("table-half-locked", BUCKET, "table",
+           "the lower bucket is split while others write to it",
+           [("    fw_bucket_lock(pair.low);\n", ""), ("    fw_bucket_unlock(pair->low);\n", "")]),
+    Mutant("table-interval-after-the-lock", SWEEP, "table",
+           "two buckets are merged before the visitor knows where its bucket ends",
+           [("        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));\n"
+             "        fw_local_unlock(local, bucket);",
+             "        fw_local_unlock(local, bucket);\n"
+             "        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));")]),
+    Mutant("table-found-before-the-lock", CLEAN, "table",
+           "a record that dies while it is cleaned is moved all the same",
+           [("    struct fw_bucket *bucket = fw_local_lock(local, hash);\n", ""),
+            ("    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);\n",
+             "    struct fw_bucket *bucket =\n        fw_bucket_at(&table->buckets, fw_bucket_index(hash, "
+             "fw_buckets_count(&table->buckets)));\n"
+             "    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);\n"
+             "    bucket = fw_local_lock(local, hash);\n")]),
 ]
