@@ -6,8 +6,6 @@
 #include "base/assert.h"
 
 enum {
-    /* Memory is enabled in chunks, so that the system is asked rarely. */
-    CHUNK = 4 * 1024 * 1024,
     /* Segments looked at for one that is hollow: some, or many if nothing else will do. */
     HOLLOW_LOOKS = 16,
     HOLLOW_LOOKS_MAX = 256,
@@ -29,8 +27,8 @@ int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget, uint64_t mem
 {
     *arena = (struct fw_arena){.budget = budget};
     arena->segments_max = memory_max / FW_SEGMENT_SIZE;
-    int rc = fw_range_reserve(&arena->records, round_up(memory_max, CHUNK), fw_budget_pages(budget),
-                              reason);
+    int rc = fw_range_reserve(&arena->records, round_up(memory_max, FW_RANGE_HUGE_PAGE),
+                              fw_budget_pages(budget), reason);
     if (rc != 0) {
         return rc;
     }
@@ -85,7 +83,7 @@ static struct fw_segment *arena_take_empty(struct fw_arena *arena)
     }
     size_t offset = arena->fresh << FW_SEGMENT_SHIFT;
     if (arena->fresh == arena->segments_max ||
-        (offset % CHUNK == 0 && fw_range_enable(&arena->records, offset, CHUNK) != 0)) {
+        fw_range_enable(&arena->records, offset, FW_SEGMENT_SIZE) != 0) {
         return NULL;
     }
     return arena_segment(arena, arena->fresh++);
@@ -214,4 +212,15 @@ bool fw_arena_release(struct fw_arena *arena, uint64_t spare)
     fw_mutex_unlock(&arena->lock);
     fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
     return true;
+}
+
+bool fw_arena_collapse(struct fw_arena *arena)
+{
+    fw_mutex_lock(&arena->lock);
+    size_t used = arena->fresh << FW_SEGMENT_SHIFT;
+    size_t offset = arena->collapsed;
+    bool is_due = offset + FW_RANGE_HUGE_PAGE <= used;
+    arena->collapsed += is_due ? FW_RANGE_HUGE_PAGE : 0;
+    fw_mutex_unlock(&arena->lock);
+    return is_due && fw_range_collapse(&arena->records, offset);
 }

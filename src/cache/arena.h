@@ -69,6 +69,7 @@ struct fw_arena {
 
     struct fw_mutex lock; /* FW_RANK_TABLE_ARENA. Guards all below. */
     uint64_t fresh;       /* Segments from here on were never used. */
+    size_t collapsed;     /* Up to here huge pages were made, or tried. */
     uint64_t hand;        /* Where the search for hollow segments goes on. */
     struct fw_list free;
     struct fw_list released;
@@ -104,6 +105,9 @@ void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment);
 
 /* Gives the memory of a free segment back to the budget. False: no more than `spare` are free. */
 bool fw_arena_release(struct fw_arena *arena, uint64_t spare);
+
+/* Makes a huge page of the next part that is in use. False: there is none, or it cannot be. */
+bool fw_arena_collapse(struct fw_arena *arena);
 
 /* Writers will not get a segment, or only the last. */
 static inline bool fw_arena_is_short(const struct fw_arena *arena)

@@ -14,7 +14,7 @@ int fw_buckets_init(struct fw_buckets *buckets, struct fw_budget *budget, uint64
 {
     *buckets = (struct fw_buckets){.budget = budget};
     size_t size = memory_max / RECORD_MIN / FW_BUCKET_LOAD * sizeof(struct fw_bucket);
-    size = (size / FW_BUCKET_MEMORY + 1) * FW_BUCKET_MEMORY;
+    size = (size / FW_RANGE_HUGE_PAGE + 1) * FW_RANGE_HUGE_PAGE;
     buckets->count_max = size / sizeof(struct fw_bucket);
     int rc = fw_range_reserve(&buckets->primary, size, fw_budget_pages(budget), reason);
     if (rc != 0) {
@@ -335,4 +335,15 @@ int fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash)
     }
     fw_mutex_unlock(&buckets->growth);
     return rc;
+}
+
+bool fw_buckets_collapse(struct fw_buckets *buckets)
+{
+    fw_mutex_lock(&buckets->lock);
+    size_t used = fw_buckets_count(buckets) * sizeof(struct fw_bucket);
+    size_t offset = buckets->collapsed;
+    bool is_due = offset + FW_RANGE_HUGE_PAGE <= used;
+    buckets->collapsed += is_due ? FW_RANGE_HUGE_PAGE : 0;
+    fw_mutex_unlock(&buckets->lock);
+    return is_due && fw_range_collapse(&buckets->primary, offset);
 }

@@ -80,8 +80,9 @@ struct fw_buckets {
     struct fw_budget *budget;
     uint64_t count_max;
     struct fw_mutex growth; /* FW_RANK_TABLE_GROWTH: who may change `count`. */
-    struct fw_mutex lock;   /* FW_RANK_TABLE_ARENA. Guards the two below. */
+    struct fw_mutex lock;   /* FW_RANK_TABLE_ARENA. Guards the three below. */
     uint64_t overflow_fresh;
+    size_t collapsed; /* Of the primary ones: up to here huge pages were made, or tried. */
     struct fw_bucket_stash overflow_free;
     alignas(FW_CACHE_LINE) _Atomic uint64_t count; /* Read by all, all the time. */
 };
@@ -205,3 +206,6 @@ FW_MUST_CHECK int fw_buckets_split(struct fw_buckets *buckets, struct fw_bucket_
 
 /* Merges the last with its other half; the stash is not empty. Returns 0, -EBUSY or -ENOSPC. */
 FW_MUST_CHECK int fw_buckets_merge(struct fw_buckets *buckets, struct fw_bucket_stash *stash);
+
+/* Makes a huge page of the next part that is in use. False: there is none, or it cannot be. */
+bool fw_buckets_collapse(struct fw_buckets *buckets);

@@ -18,7 +18,7 @@
 #include "base/assert.h"
 #include "io/range.h"
 
-#define FW_BUDGET_HUGE_MIN (UINT64_C(64) << 20)
+#define FW_BUDGET_HUGE_MIN (UINT64_C(32) << 20)
 
 /* Relaxed, all of it: the numbers order nothing, what they count is handed over under locks. */
 struct fw_budget {
@@ -26,10 +26,7 @@ struct fw_budget {
     _Atomic uint64_t used;
 };
 
-/*
- * Huge pages make every access cheaper, and may bring in up to 2 MiB before it is charged, once for
- * each range: nothing to speak of for a large table, and too much for a small one.
- */
+/* Huge pages are for what is large: a part of 2 MiB may be a good part of a small table. */
 static inline enum fw_range_pages fw_budget_pages(const struct fw_budget *budget)
 {
     uint64_t limit = atomic_load_explicit(&budget->limit, memory_order_relaxed);

@@ -45,6 +45,9 @@ typedef void (*entry_visit)(struct fw_table_local *local, struct fw_bucket *buck
 static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
                          void *context)
 {
+    for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) { /* All at once, not one after the other. */
+        __builtin_prefetch(fw_local_item(local, fw_bucket_entry(&primary->entries[i])), 1);
+    }
     for (struct fw_bucket *bucket = primary;;) {
         for (uint32_t i = 0; i < FW_BUCKET_ENTRIES;) {
             uint64_t value = fw_bucket_entry(&bucket->entries[i]);
@@ -115,6 +118,11 @@ bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     }
     fw_local_tend(local);
     return is_round;
+}
+
+bool fw_table_collapse(struct fw_table *table)
+{
+    return fw_buckets_collapse(&table->buckets) || fw_arena_collapse(&table->arena);
 }
 
 struct visiting {

@@ -12,7 +12,7 @@
 enum {
     CLEAN_STEP = 64,        /* Records looked at before asking again whether it was enough. */
     CLEAN_STEPS_MAX = 4096, /* For one reservation. */
-    RESIZE_STEPS_MAX = 16,  /* Buckets split or merged at once: some ten microseconds. */
+    RESIZE_STEPS_MAX = 8,   /* Buckets split or merged at once; FW_LOCAL_DUE items need 7. */
     MEMORY_HEADROOM = 4,    /* The limit can be raised to so many times what it was at first. */
     OPEN_SHARE = 16,        /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,

@@ -268,6 +268,8 @@ int main(int argc, char **argv)
         ours_store(local, key_text(i), VALUE_LENGTH);
         peer_store(peer, key_text(i), VALUE_LENGTH);
     }
+    while (fw_table_collapse(table)) { /* As the sweeper does. */
+    }
     const struct {
         const char *name;
         void (*ours)(void *state, uint64_t count);

@@ -515,6 +515,26 @@ static void test_shift(void **state)
     world_end(&world);
 }
 
+/* Huge pages change nothing that can be seen, whether the kernel has them or not. */
+static void test_collapse(void **state)
+{
+    (void)state;
+    struct world world = world_make(64 * MIB, true);
+    uint64_t items = fill(&world, 0, 20 * MIB, 100);
+    uint64_t used = totals_of(&world).memory_used;
+    uint32_t pages = 0;
+    while (fw_table_collapse(world.table)) {
+        pages++;
+    }
+    assert_true(pages <= used / FW_RANGE_HUGE_PAGE);
+    assert_false(fw_table_collapse(world.table));
+    memory_check(&world, 64 * MIB);
+    for (uint64_t i = 0; i < items; i++) {
+        assert_true(table_look(world.local, i, false).is_whole);
+    }
+    world_end(&world);
+}
+
 static void test_limit_moves(void **state)
 {
     (void)state;
@@ -698,7 +718,8 @@ int main(void)
         cmocka_unit_test(test_growth),      cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_refuses),     cmocka_unit_test(test_evicts),
         cmocka_unit_test(test_all_hot),     cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_limit_moves), cmocka_unit_test(test_model),
+        cmocka_unit_test(test_limit_moves), cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,10 @@
 
 #include "base/assert.h"
 
+#if !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25 /* Linux 6.1; older ones answer EINVAL. */
+#endif
+
 size_t fw_range_unit(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -31,14 +35,15 @@ int fw_range_reserve(struct fw_range *range, size_t size, enum fw_range_pages pa
         return fw_reason_errno(reason, -ENOMEM, "cannot reserve %zu MiB of addresses (ulimit -v?)",
                                size >> 20);
     }
-    /* Refused where the kernel has no huge pages. */
-    (void)madvise(mapped, mapped_size, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    if (!is_huge) {
+        (void)madvise(mapped, mapped_size, MADV_NOHUGEPAGE); /* The kernel may have none anyway. */
+    }
     size_t slack = -(uintptr_t)mapped & (alignment - 1);
     *range = (struct fw_range){.memory = (char *)mapped + slack,
                                .size = size,
                                .mapped = mapped,
                                .mapped_size = mapped_size,
-                               .is_huge = is_huge};
+                               .may_collapse = is_huge};
     return 0;
 }
 
@@ -64,12 +69,21 @@ int fw_range_enable(struct fw_range *range, size_t offset, size_t size)
     return rc == 0 ? 0 : -ENOMEM;
 }
 
+bool fw_range_collapse(struct fw_range *range, size_t offset)
+{
+    range_invariant(range, offset, FW_RANGE_HUGE_PAGE);
+    FW_ASSERT(offset % FW_RANGE_HUGE_PAGE == 0);
+    /* Relaxed: who gives back at this moment may lose a little memory to a huge page. */
+    return atomic_load_explicit(&range->may_collapse, memory_order_relaxed) &&
+           madvise(range->memory + offset, FW_RANGE_HUGE_PAGE, MADV_COLLAPSE) == 0;
+}
+
 void fw_range_give_back(struct fw_range *range, size_t offset, size_t size)
 {
     range_invariant(range, offset, size);
     /* Relaxed: to say it twice does no harm. */
-    if (atomic_load_explicit(&range->is_huge, memory_order_relaxed)) {
-        atomic_store_explicit(&range->is_huge, false, memory_order_relaxed);
+    if (atomic_load_explicit(&range->may_collapse, memory_order_relaxed)) {
+        atomic_store_explicit(&range->may_collapse, false, memory_order_relaxed);
         (void)madvise(range->mapped, range->mapped_size, MADV_NOHUGEPAGE);
     }
     int rc = madvise(range->memory + offset, size, MADV_DONTNEED);

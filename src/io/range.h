@@ -10,11 +10,12 @@
  *
  * Enabled memory is zero when it is first read, and again after it was given back.
  *
- * Pages. A range may ask for huge ones, for what is read here and there: a small page that is not
- * in the processor's table of pages costs as much as memory itself. The price: the first byte of a
- * huge page brings in 2 MiB. And since the kernel may, in the background, make huge pages again of
- * what was given back in part, a range from which something was given back has small pages from
- * then on.
+ * Pages are small when memory first comes, since to fill a huge one takes the system a millisecond.
+ * Of what is full and read here and there fw_range_collapse() makes huge ones afterwards, in the
+ * background: a small page that is not in the processor's table of pages costs as much as a miss of
+ * the cache, two of them as much as a whole get. The kernel might do that by itself, also to what
+ * was given back in part, which then would be there again; so a range from which something was
+ * given back has small pages from then on.
  *
  * Threads: reserve() and release() by one thread that nobody else knows the range of; the others by
  * any, on pieces that nobody else uses meanwhile.
@@ -22,6 +23,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/base.h"
@@ -39,7 +41,7 @@ struct fw_range {
     size_t size;
     void *mapped; /* What the system gave: alignment makes it larger. */
     size_t mapped_size;
-    atomic_bool is_huge; /* Until something is given back. */
+    atomic_bool may_collapse; /* Until something is given back. */
 };
 
 /* The unit of enable() and give_back(): the size of a page here. At most FW_RANGE_ALIGNMENT. */
@@ -52,6 +54,13 @@ void fw_range_release(struct fw_range *range);
 
 /* Makes a piece usable; one that is already stays as it is. Returns 0 or -ENOMEM. */
 FW_MUST_CHECK int fw_range_enable(struct fw_range *range, size_t offset, size_t size);
+
+/*
+ * Makes one huge page of the FW_RANGE_HUGE_PAGE bytes at `offset`, a multiple of that, all of them
+ * enabled and used. Takes a fraction of a millisecond, during which others who touch it wait.
+ * False: it stays as it is, because the kernel cannot, or because something was given back.
+ */
+bool fw_range_collapse(struct fw_range *range, size_t offset);
 
 /* The memory behind a piece goes back to the system. It stays usable, and is zero. */
 void fw_range_give_back(struct fw_range *range, size_t offset, size_t size);

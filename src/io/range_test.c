@@ -56,8 +56,8 @@ static void test_life(void **state)
     fw_range_release(&range);
 }
 
-/* Whether the kernel has huge pages or not: the memory works, and what is given back is gone. */
-static void test_huge(void **state)
+/* Whether the kernel has huge pages or not: the bytes stay, and what is given back is gone. */
+static void test_collapse(void **state)
 {
     (void)state;
     struct fw_range range;
@@ -65,15 +65,28 @@ static void test_huge(void **state)
     size_t size = 2 * (size_t)FW_RANGE_HUGE_PAGE;
     assert_int_equal(fw_range_reserve(&range, size, FW_RANGE_HUGE, NULL), 0);
     assert_int_equal((uintptr_t)range.memory % FW_RANGE_HUGE_PAGE, 0);
-    assert_int_equal(fw_range_enable(&range, 0, size), 0);
-    memset(range.memory, 'x', size);
-    assert_true(atomic_load(&range.is_huge));
+    for (size_t offset = 0; offset < size; offset += 16 * unit) {
+        assert_int_equal(fw_range_enable(&range, offset, 16 * unit), 0);
+        memset(range.memory + offset, (int)(offset / unit % 100), 16 * unit);
+    }
+    bool can = fw_range_collapse(&range, FW_RANGE_HUGE_PAGE);
+    print_message("the kernel %s\n", can ? "made a huge page" : "has no huge pages");
+    for (size_t offset = 0; offset < size; offset += 16 * unit) {
+        assert_int_equal(range.memory[offset], offset / unit % 100);
+        assert_int_equal(range.memory[offset + 16 * unit - 1], offset / unit % 100);
+    }
     fw_range_give_back(&range, 16 * unit, 16 * unit);
-    assert_false(atomic_load(&range.is_huge));
     assert_int_equal(pages_present(&range, 16 * unit, 16 * unit), 0);
     assert_int_equal(pages_present(&range, 0, 16 * unit), 16);
+    assert_false(fw_range_collapse(&range, 0)); /* It would all be there again. */
+    assert_int_equal(pages_present(&range, 16 * unit, 16 * unit), 0);
     assert_int_equal(range.memory[16 * unit], 0);
-    assert_int_equal(range.memory[32 * unit], 'x');
+    assert_int_equal(range.memory[32 * unit], 32);
+    expect_assert_failure((void)fw_range_collapse(&range, unit));
+    fw_range_release(&range);
+
+    assert_int_equal(fw_range_reserve(&range, size, FW_RANGE_SMALL, NULL), 0);
+    assert_false(fw_range_collapse(&range, 0));
     fw_range_release(&range);
 }
 
@@ -105,7 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life),
-        cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_collapse),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_no_addresses),
     };
