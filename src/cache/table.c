@@ -12,9 +12,11 @@
 enum {
     CLEAN_STEP = 64,        /* Records looked at before asking again whether it was enough. */
     CLEAN_STEPS_MAX = 4096, /* For one reservation. */
-    RESIZE_STEPS_MAX = 8,   /* Buckets split or merged at once; FW_LOCAL_DUE items need 7. */
-    MEMORY_HEADROOM = 4,    /* The limit can be raised to so many times what it was at first. */
-    OPEN_SHARE = 16,        /* At most one part in so many of memory is in open segments' bodies. */
+    /* Buckets split at once, where FW_LOCAL_DUE items need 7, or merged, which is much cheaper. */
+    SPLITS_MAX = 8,
+    MERGES_MAX = 32,
+    MEMORY_HEADROOM = 4, /* The limit can be raised to so many times what it was at first. */
+    OPEN_SHARE = 16,     /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,
 };
 static_assert((int)FW_ITEM_AGE_MAX == (int)FW_ITEM_AGE, "an age is all of its bits");
@@ -343,7 +345,9 @@ void fw_local_tend(struct fw_table_local *local)
     int64_t items = local->changes +
                     atomic_fetch_add_explicit(&table->items, local->changes, memory_order_relaxed);
     local->changes = 0;
-    for (uint32_t i = 0; i < RESIZE_STEPS_MAX && local_resize(local, items); i++) {
+    int64_t count = (int64_t)fw_buckets_count(&table->buckets);
+    uint32_t steps = items > count * FW_BUCKET_LOAD ? SPLITS_MAX : MERGES_MAX;
+    for (uint32_t i = 0; i < steps && local_resize(local, items); i++) {
     }
     if (local->stash.count > 4 * FW_LOCAL_STASH) {
         fw_buckets_stash_trim(&table->buckets, &local->stash, FW_LOCAL_STASH);
