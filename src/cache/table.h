@@ -15,24 +15,25 @@
  *     memcpy(fw_item_value(item), value, length);
  *     fw_hold_release(&hold);
  *
- * Reserve first. Memory may have to be made, by dropping other items, which takes other buckets'
- * locks; two of them are never held together. Inside a hold memory comes from what was reserved
- * and cannot fail.
+ * Reserve first, and call nothing else of this local in between. Memory may have to be made, by
+ * dropping other items, which takes other buckets' locks; two of them are never held together.
+ * Inside a hold memory comes from what was reserved and cannot fail. Releasing, too, may do a share
+ * of the work that is done for all: some ten microseconds after every 32 changes.
  *
  * Buckets. A bucket is one cache line: a lock, seven entries of a tag and a place, a link to an
  * overflow bucket. To find a key costs one line for the bucket and one for the record. The table
  * grows by linear hashing: when it is full enough the next bucket in line is split in two, under
- * its lock, by whoever inserted. No step is longer than one bucket, and the table always has the
- * size its items need, where doubling would have up to twice that. Buckets lie in one range of
- * addresses that is reserved for the largest table the memory limit allows, so no bucket ever
- * moves, and pages of it that were never used cost nothing.
+ * its lock, by whoever inserted, and it shrinks in the same way. No step is longer than one bucket,
+ * and the table always has the size its items need, where doubling would have up to twice that.
+ * Buckets lie in one range of addresses that is reserved for the largest table the memory limit
+ * allows, so no bucket ever moves, and pages of it that were never used cost nothing.
  *
  * Memory. Records are appended to segments, one open segment per locality, so a record costs what
  * it is long. When memory is short a segment is cleaned: records that are dead (replaced, removed,
  * expired, flushed) are left, those that were not read since they came are dropped (evicted), and
- * the rest is copied to a segment of survivors, each under its bucket's lock. A shift of sizes
- * strands nothing: all records share all segments. Bodies have pages of their own, counted against
- * the same limit.
+ * the rest is copied to a segment of survivors, each under its bucket's lock; clean.c has the rule.
+ * A shift of sizes strands nothing: all records share all segments. Bodies have pages of their own,
+ * counted against the same limit.
  *
  * Expiry: lazily, at the hold, which then answers as if nothing was there; and by
  * fw_table_sweep(), which goes round the buckets in small steps, also raises the ages.
