@@ -115,7 +115,7 @@ static inline bool fw_arena_is_short(const struct fw_arena *arena)
     /* Relaxed: a hint to clean ahead. */
     uint64_t free_count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
     return free_count <= FW_ARENA_SPARE + 1 &&
-           !fw_budget_has(arena->budget, (FW_ARENA_SPARE + 2) * FW_SEGMENT_SIZE);
+           !fw_budget_has(arena->budget, (FW_ARENA_SPARE + UINT64_C(2)) * FW_SEGMENT_SIZE);
 }
 
 static inline char *fw_arena_memory(const struct fw_arena *arena, const struct fw_segment *segment)

@@ -76,7 +76,7 @@ static inline char *fw_item_value(struct fw_item *item)
 static inline struct fw_body *fw_item_body(const struct fw_item *item)
 {
     struct fw_body *body;
-    memcpy(&body, item->key + item->key_length, sizeof body);
+    memcpy(&body, item->key + item->key_length, sizeof(void *));
     return body;
 }
 
@@ -89,6 +89,6 @@ static inline const char *fw_item_bytes(struct fw_item *item)
 /* How much room a record takes. */
 static inline size_t fw_item_size(size_t key_length, size_t value_length)
 {
-    size_t tail = value_length > FW_ITEM_INLINE_MAX ? sizeof(struct fw_body *) : value_length;
+    size_t tail = value_length > FW_ITEM_INLINE_MAX ? sizeof(void *) : value_length;
     return (offsetof(struct fw_item, key) + key_length + tail + 7) & ~(size_t)7;
 }

@@ -535,7 +535,7 @@ static _Atomic uint64_t *bucket_search(struct fw_table_local *local, struct fw_b
             const struct fw_item *item = fw_local_item(local, entry);
             /* All of it, or most, while the key is still on its way to be compared. */
             __builtin_prefetch((const char *)item + FW_CACHE_LINE);
-            __builtin_prefetch((const char *)item + 2 * FW_CACHE_LINE);
+            __builtin_prefetch((const char *)item + (size_t)2 * FW_CACHE_LINE);
             if (item->key_length == key->length &&
                 memcmp(item->key, key->bytes, key->length) == 0) {
                 return &bucket->entries[i];
@@ -644,7 +644,7 @@ struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body)
     struct fw_table_local *local = hold->local;
     struct fw_item *item = hold_renew(hold, body->length);
     item->bits |= FW_ITEM_BODY;
-    memcpy(fw_item_value(item), &body, sizeof body);
+    memcpy(fw_item_value(item), &body, sizeof(void *));
     fw_local_gauge(&local->counts.bytes, body->length);
     local->logs[FW_PROBATION].bodies += body->length;
     return item;

@@ -113,7 +113,28 @@ static void test_write(void **state)
     assert_int_equal(hold.item->bits, FW_ITEM_FETCHED | FW_ITEM_STALE);
     fw_hold_release(&hold);
 
-    /* The same length: in place, header kept but for what the header says. */
+    world_end(&world);
+}
+
+static void test_rewrite(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    struct fw_table_local *local = world.local;
+    struct fw_key key = fw_table_key(local, "apple", 5);
+    struct fw_hold hold;
+    assert_true(fw_table_reserve(local, fw_item_size(5, 10)));
+    fw_table_hold(local, &hold, &key);
+    struct fw_item *old;
+    struct fw_item *item = fw_hold_write(&hold, 10, &old);
+    memcpy(fw_item_value(item), "0123456789", 10);
+    item->flags = 77;
+    item->expires = 500;
+    item->bits |= FW_ITEM_STALE | FW_ITEM_FETCHED;
+    uint64_t cas = item->cas;
+    fw_hold_release(&hold);
+
+    /* The same length: in place, header kept but for what table.h says. */
     fw_table_local_set_now(local, 102);
     assert_true(fw_table_reserve(local, fw_item_size(5, 10)));
     fw_table_hold(local, &hold, &key);
@@ -337,7 +358,7 @@ static void test_growth(void **state)
         (void)fw_table_sweep(local, &cursor, 16, false);
     }
     assert_true(totals_of(&world).buckets <= ITEMS / FW_BUCKET_LOAD_LOW + 1);
-    assert_true(totals_of(&world).memory_used + 10 * FW_BUCKET_MEMORY < used);
+    assert_true(totals_of(&world).memory_used + 10 * (uint64_t)FW_BUCKET_MEMORY < used);
     for (uint64_t i = 0; i < ITEMS; i++) {
         assert_true(table_look(local, i, false).is_whole);
     }
@@ -357,7 +378,7 @@ static void test_sweep(void **state)
     fw_table_local_set_now(local, 200);
     uint64_t cursor = 0;
     uint64_t buckets = totals_of(&world).buckets;
-    uint32_t calls = 1;
+    uint64_t calls = 1;
     while (!fw_table_sweep(local, &cursor, 8, true)) {
         calls++;
     }
@@ -486,7 +507,8 @@ static void memory_check(const struct world *world, uint64_t limit)
                    resident(&table->buckets.overflow) + resident(&table->bodies.runs) +
                    resident(&table->ghosts.range);
     assert_true(totals_of(world).memory_used <= limit);
-    assert_true(there <= totals_of(world).memory_used + 64 * 1024); /* And a few descriptions. */
+    assert_true(there <=
+                totals_of(world).memory_used + FW_SEGMENT_SIZE); /* And a few descriptions. */
 }
 
 static uint64_t fill(const struct world *world, uint64_t first, uint64_t bytes, uint32_t length)
@@ -505,7 +527,8 @@ static void test_shift(void **state)
     enum { LIMIT = 8 << 20, BYTES = 20 << 20 };
     const uint32_t lengths[] = {100, 1000, 100, 20000, 100, 1000};
     struct world world = world_make(LIMIT, true);
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(lengths); i++) {
+    size_t count_max = IS_TSAN ? 2 : FW_ARRAY_LENGTH(lengths); /* It has no threads. */
+    for (size_t i = 0; i < count_max; i++) {
         struct world fresh = world_make(LIMIT, true);
         uint64_t expected = fill(&fresh, 0, BYTES, lengths[i]);
         world_end(&fresh);
@@ -713,13 +736,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config),      cmocka_unit_test(test_write),
-        cmocka_unit_test(test_absence),     cmocka_unit_test(test_flush_wraps),
-        cmocka_unit_test(test_body),        cmocka_unit_test(test_body_sizes),
-        cmocka_unit_test(test_growth),      cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_evicts),
-        cmocka_unit_test(test_all_hot),     cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_limit_moves), cmocka_unit_test(test_collapse),
-        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_rewrite),     cmocka_unit_test(test_absence),
+        cmocka_unit_test(test_flush_wraps), cmocka_unit_test(test_body),
+        cmocka_unit_test(test_body_sizes),  cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_sweep),       cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_evicts),      cmocka_unit_test(test_all_hot),
+        cmocka_unit_test(test_shift),       cmocka_unit_test(test_limit_moves),
+        cmocka_unit_test(test_collapse),    cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,9 @@ static void test_life(void **state)
     (void)state;
     struct fw_range range;
     size_t unit = fw_range_unit();
-    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 42, FW_RANGE_SMALL, NULL), 0);
+    assert_int_equal(fw_range_reserve(&range, (size_t)1 << 36, FW_RANGE_SMALL, NULL), 0);
     assert_int_equal((uintptr_t)range.memory % FW_RANGE_ALIGNMENT, 0);
-    size_t offset = ((size_t)1 << 42) - 16 * unit; /* Up to the last byte. */
+    size_t offset = ((size_t)1 << 36) - 16 * unit; /* Up to the last byte. */
     assert_int_equal(fw_range_enable(&range, offset, 16 * unit), 0);
     assert_int_equal(pages_present(&range, offset, 16 * unit), 0);
     for (size_t i = 0; i < 16 * unit; i++) {

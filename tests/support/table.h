@@ -40,7 +40,11 @@ static inline char value_byte(uint64_t number, uint64_t stamp, size_t place)
 static inline void value_fill(char *value, size_t length, uint64_t number, uint64_t stamp)
 {
     for (size_t i = 0; i < length; i++) {
-        value[i] = i < sizeof stamp ? (char)(stamp >> (8 * i)) : value_byte(number, stamp, i);
+        if (i < sizeof stamp) {
+            value[i] = (char)(stamp >> (8 * i));
+        } else {
+            value[i] = value_byte(number, stamp, i);
+        }
     }
 }
 
