@@ -538,6 +538,33 @@ static void test_shift(void **state)
     world_end(&world);
 }
 
+/* A local that goes leaves its items, its counts and all the memory that it had at hand. */
+static void test_locals(void **state)
+{
+    (void)state;
+    enum { LOCALS = 2000 };
+    struct world world = world_make(2 * MIB, true);
+    for (uint64_t i = 0; i < LOCALS; i++) {
+        struct fw_table_local *local;
+        assert_int_equal(fw_table_local_create(&local, world.table), 0);
+        assert_true(table_put(local, i % 100, 100 + (uint32_t)i % 3, i, 0));
+        assert_true(table_put(local, 1000, 20000, i, 0));
+        fw_table_local_destroy(local);
+    }
+    struct fw_table_totals totals = totals_of(&world);
+    assert_int_equal(totals.total_items, 2 * LOCALS);
+    assert_int_equal(atomic_load(&world.table->items), totals.items);
+    assert_true(world.table->buckets.overflow_fresh <= FW_BUCKETS_PER_UNIT / 8);
+    uint64_t count = 0;
+    for (uint64_t i = 0; i <= 1000; i++) {
+        struct table_found found = table_look(world.local, i, false);
+        assert_true(!found.is_there || found.is_whole);
+        count += found.is_there ? 1 : 0;
+    }
+    assert_int_equal(count, totals.items);
+    world_end(&world);
+}
+
 /* Huge pages change nothing that can be seen, whether the kernel has them or not. */
 static void test_collapse(void **state)
 {
@@ -742,7 +769,8 @@ int main(void)
         cmocka_unit_test(test_sweep),       cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_evicts),      cmocka_unit_test(test_all_hot),
         cmocka_unit_test(test_shift),       cmocka_unit_test(test_limit_moves),
-        cmocka_unit_test(test_collapse),    cmocka_unit_test(test_model),
+        cmocka_unit_test(test_collapse),    cmocka_unit_test(test_locals),
+        cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
