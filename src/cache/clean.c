@@ -12,8 +12,9 @@
  * A segment that is hollow is only compacted: its items are moved whatever their age, since it
  * gives memory all the same.
  *
- * Should whole segments in a row be kept, the next is dropped as it is, or a cache whose items are
- * all read all the time would be copied round and round for every new one.
+ * Should whole segments of the main queue be kept, one after the other, the next of them is dropped
+ * as it is, or a cache whose items are all read all the time would be copied round and round for
+ * every new one.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@
 #include "cache/table_parts.h"
 
 enum {
-    BARREN_MAX = 4,
+    BARREN_MAX = 8,
     BARREN_SURVIVED = FW_SEGMENT_SIZE / 8 * 7,
     KEPT_AGE_MAX = 1,
     BATCH = 8, /* Records whose buckets are fetched together. */
@@ -52,12 +53,13 @@ static bool clean_keeps(const struct fw_table_local *local, const struct fw_item
     if (cleaning->is_compacting) {
         return true;
     }
-    if (cleaning->barren >= BARREN_MAX) {
+    bool is_new = cleaning->segment->queue == FW_PROBATION;
+    if (!is_new && cleaning->barren >= BARREN_MAX) {
         return false;
     }
     bool was_read = (item->bits & FW_ITEM_FETCHED) != 0;
     return (item->bits & FW_ITEM_AGE) <= KEPT_AGE_MAX || (item->bits & FW_ITEM_LOCKED) != 0 ||
-           (cleaning->segment->queue == FW_PROBATION && was_read);
+           (is_new && was_read);
 }
 
 static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
@@ -129,8 +131,10 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
 static void clean_end(struct fw_table_local *local)
 {
     struct fw_cleaning *cleaning = &local->cleaning;
-    bool is_barren = cleaning->survived >= BARREN_SURVIVED;
-    cleaning->barren = is_barren ? cleaning->barren + 1 : 0;
+    if (cleaning->segment->queue == FW_MAIN) {
+        bool is_barren = cleaning->survived >= BARREN_SURVIVED;
+        cleaning->barren = is_barren ? cleaning->barren + 1 : 0;
+    }
     fw_arena_free(&local->table->arena, cleaning->segment);
     cleaning->segment = NULL;
 }

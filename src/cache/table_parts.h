@@ -70,7 +70,7 @@ struct fw_cleaning {
     char *next;                 /* The next record to look at. */
     uint32_t survived;          /* Bytes that were moved. */
     bool is_compacting;         /* Nothing alive is dropped. */
-    uint32_t barren;            /* Segments in a row that gave little. */
+    uint32_t barren;            /* Of the main queue: segments in a row that gave little. */
 };
 
 struct fw_table_local {

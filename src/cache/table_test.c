@@ -470,6 +470,34 @@ static void test_evicts(void **state)
     world_end(&world);
 }
 
+/* Of what was read once all goes in its turn, but for what is read again and again. */
+static void test_main_queue(void **state)
+{
+    (void)state;
+    enum { HOT = 200, OTHERS = 80000 };
+    struct world world = world_make(4 * MIB, true);
+    struct fw_table_local *local = world.local;
+    for (uint64_t i = 0; i < HOT; i++) {
+        assert_true(table_put(local, i, 100, i, 0));
+    }
+    uint64_t cursor = 0;
+    for (uint64_t i = 0; i < OTHERS; i++) {
+        assert_true(table_put(local, 1000 + i, 100, i, 0));
+        (void)table_look(local, 1000 + i, true);
+        (void)table_look(local, i % HOT, true);
+        if (i % 20000 == 0) { /* Ages of what is read are 0 or 1 then, of all others 2 and 3. */
+            while (!fw_table_sweep(local, &cursor, 100, true)) {
+            }
+        }
+    }
+    for (uint64_t i = 0; i < HOT; i++) {
+        assert_true(table_look(local, i, false).is_there);
+    }
+    assert_true(totals_of(&world).evictions > OTHERS / 2);
+    assert_int_equal(totals_of(&world).evicted_unread, 0);
+    world_end(&world);
+}
+
 /* If all are read all the time something has to go all the same. */
 static void test_all_hot(void **state)
 {
@@ -770,7 +798,7 @@ int main(void)
         cmocka_unit_test(test_evicts),      cmocka_unit_test(test_all_hot),
         cmocka_unit_test(test_shift),       cmocka_unit_test(test_limit_moves),
         cmocka_unit_test(test_collapse),    cmocka_unit_test(test_locals),
-        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_main_queue),  cmocka_unit_test(test_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
