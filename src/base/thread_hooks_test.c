@@ -140,6 +140,8 @@ static void test_parking(void **state)
     FW_YIELD_POINT("here");
     assert_string_equal(given, "here");
     expect("yield", given);
+    fw_thread_yield();
+    expect("yield", given);
 }
 
 /* Trusted: it breaks the rules that clang checks. */

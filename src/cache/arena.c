@@ -17,22 +17,18 @@ static struct fw_segment *arena_segment(const struct fw_arena *arena, uint64_t i
     return (struct fw_segment *)(void *)arena->segments.memory + index;
 }
 
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
 int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget, uint64_t memory_max,
                   struct fw_reason *reason)
 {
     *arena = (struct fw_arena){.budget = budget};
     arena->segments_max = memory_max / FW_SEGMENT_SIZE;
-    int rc = fw_range_reserve(&arena->records, round_up(memory_max, FW_RANGE_HUGE_PAGE),
+    int rc = fw_range_reserve(&arena->records, fw_range_round_up(memory_max, FW_RANGE_HUGE_PAGE),
                               fw_budget_pages(budget), reason);
     if (rc != 0) {
         return rc;
     }
-    size_t managing = round_up(arena->segments_max * sizeof(struct fw_segment), FW_RANGE_ALIGNMENT);
+    size_t managing =
+        fw_range_round_up(arena->segments_max * sizeof(struct fw_segment), FW_RANGE_ALIGNMENT);
     rc = fw_range_reserve(&arena->segments, managing, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         fw_range_release(&arena->records);

@@ -13,11 +13,6 @@ enum {
     CHUNK = 1024 * 1024, /* Addresses are enabled in chunks of at least this. */
 };
 
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
 /*
  * Sizes are 1, 2, ... 8 units, then 10, 12, 14, 16, 20, 24, 28, 32, 40, ...: four for each power
  * of two. With u = units - 1, whose highest bit is e, the three highest bits of u say which.
@@ -61,7 +56,7 @@ int fw_bodies_init(struct fw_bodies *bodies, struct fw_budget *budget, uint64_t 
     /* Where addresses are limited: so much of the memory at most for bodies of one size. */
     int rc = -ENOMEM;
     for (uint64_t part = 1; rc != 0 && part <= REGION_PART_MIN; part *= 2) {
-        bodies->region = round_up(memory_max / part, FW_RANGE_ALIGNMENT);
+        bodies->region = fw_range_round_up(memory_max / part, FW_RANGE_ALIGNMENT);
         rc =
             fw_range_reserve(&bodies->runs, bodies->region * FW_BODY_SIZES, FW_RANGE_SMALL, reason);
     }
@@ -72,7 +67,7 @@ int fw_bodies_init(struct fw_bodies *bodies, struct fw_budget *budget, uint64_t 
     for (uint32_t i = 0; i < FW_BODY_SIZES; i++) {
         numbers += bodies->region / (size_units(i) * bodies->unit);
     }
-    size_t stacks = round_up(numbers * sizeof(uint32_t), FW_RANGE_ALIGNMENT);
+    size_t stacks = fw_range_round_up(numbers * sizeof(uint32_t), FW_RANGE_ALIGNMENT);
     rc = fw_range_reserve(&bodies->released, stacks, FW_RANGE_SMALL, reason);
     if (rc != 0) {
         fw_range_release(&bodies->runs);
@@ -127,10 +122,10 @@ static void *bodies_take_empty(struct fw_bodies *bodies, uint32_t number, uint64
         return NULL;
     }
     /* Enabled is all below the last chunk that a run was taken from. */
-    uint64_t chunk = round_up(size > CHUNK ? size : CHUNK, bodies->unit);
-    uint64_t enabled = round_up(offset, chunk);
+    uint64_t chunk = fw_range_round_up(size > CHUNK ? size : CHUNK, bodies->unit);
+    uint64_t enabled = fw_range_round_up(offset, chunk);
     if (offset + size > enabled) {
-        uint64_t end = round_up(offset + size, chunk);
+        uint64_t end = fw_range_round_up(offset + size, chunk);
         end = end < bodies->region ? end : bodies->region;
         if (fw_range_enable(&bodies->runs, number * bodies->region + enabled, end - enabled) != 0) {
             return NULL;

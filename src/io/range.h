@@ -47,6 +47,11 @@ struct fw_range {
 /* The unit of enable() and give_back(): the size of a page here. At most FW_RANGE_ALIGNMENT. */
 size_t fw_range_unit(void);
 
+static inline size_t fw_range_round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
 /* Returns 0, or a negative errno with the reason. `size` is a multiple of the unit. */
 FW_MUST_CHECK int fw_range_reserve(struct fw_range *range, size_t size, enum fw_range_pages pages,
                                    struct fw_reason *reason);
