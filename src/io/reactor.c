@@ -400,6 +400,29 @@ ssize_t fw_stream_send(struct fw_stream *stream, const struct iovec *vector, int
     return result;
 }
 
+ssize_t fw_stream_receive_now(struct fw_stream *stream, void *buffer, size_t size)
+{
+    struct fw_source *source = &stream->source;
+    FW_ASSERT(size > 0);
+    FW_ASSERT(!fw_source_has(source, NOT_RECEIVABLE));
+    bool is_outermost = turn_enter(source->reactor);
+    /* A back end keeps nothing of a receive before RECEIVING is set. */
+    ssize_t result = source->reactor->backend->receive(stream, buffer, size);
+    turn_leave(source->reactor, is_outermost);
+    return result != -EINPROGRESS ? result : -EAGAIN;
+}
+
+ssize_t fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    struct fw_source *source = &stream->source;
+    FW_ASSERT(count > 0 && count <= FW_STREAM_SEND_MAX);
+    FW_ASSERT(!fw_source_has(source, NOT_SENDABLE));
+    bool is_outermost = turn_enter(source->reactor);
+    ssize_t result = source->reactor->backend->send_now(stream, vector, count);
+    turn_leave(source->reactor, is_outermost);
+    return result;
+}
+
 void fw_stream_shutdown(struct fw_stream *stream)
 {
     struct fw_source *source = &stream->source;
@@ -412,6 +435,28 @@ void fw_stream_shutdown(struct fw_stream *stream)
 void fw_stream_close(struct fw_stream *stream)
 {
     source_close(&stream->source);
+}
+
+int fw_stream_take(struct fw_stream *stream)
+{
+    struct fw_source *source = &stream->source;
+    struct fw_reactor *reactor = source->reactor;
+    FW_ASSERT(!fw_source_has(source, NOT_SENDABLE | FW_SOURCE_RECEIVING));
+    FW_ASSERT(!reactor->is_polling);
+    bool is_outermost = turn_enter(reactor);
+    if (fw_list_is_linked(&source->ready_link)) {
+        fw_list_remove(&source->ready_link);
+    }
+    source->flags = FW_SOURCE_CLOSED;
+    reactor->backend->take(stream);
+    reactor->source_count--;
+    turn_leave(reactor, is_outermost);
+    return source->fd;
+}
+
+int fw_stream_peer(const struct fw_stream *stream, struct fw_address *peer)
+{
+    return stream->source.reactor->backend->peer(stream, peer);
 }
 
 /* `made` has what the caller chose. */

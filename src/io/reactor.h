@@ -212,12 +212,36 @@ enum { FW_STREAM_SEND_MAX = 64 };
 FW_MUST_CHECK ssize_t fw_stream_send(struct fw_stream *stream, const struct iovec *vector,
                                      int count);
 
+/*
+ * The same two for who has a buffer only now: they never leave anything under way, and answer
+ * -EAGAIN where the others would have answered -EINPROGRESS. After it a receive is preceded by a
+ * wait; a send is made again by fw_stream_send(), which waits for room. For the sake of many
+ * connections that share one buffer: what is in it is gone when the caller returns.
+ */
+FW_MUST_CHECK ssize_t fw_stream_receive_now(struct fw_stream *stream, void *buffer, size_t size);
+FW_MUST_CHECK ssize_t fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector,
+                                         int count);
+
 /* No more will be sent, and no send is under way; the peer reads the end after what was sent. */
 void fw_stream_shutdown(struct fw_stream *stream);
 
 /* Ends the connection. Operations under way are forgotten; `closed` follows at the end of a poll.
  */
 void fw_stream_close(struct fw_stream *stream);
+
+/*
+ * Takes the descriptor back, open, for a reactor elsewhere; who waits for something does not any
+ * more. Nothing but a wait may be under way, and it is not called from a call-back: then the
+ * reactor keeps no events, so the stream's memory is the owner's at once and no `closed` follows.
+ * What had arrived is reported to the stream that is opened with it next.
+ */
+FW_MUST_CHECK int fw_stream_take(struct fw_stream *stream);
+
+/*
+ * Who is on the other side. Any thread, which knows by other means that the stream stays open
+ * meanwhile. Returns 0, -ENOTCONN, or -EAFNOSUPPORT (not an address of ours).
+ */
+FW_MUST_CHECK int fw_stream_peer(const struct fw_stream *stream, struct fw_address *peer);
 
 /*
  * Watches `fd`, which stays the caller's and is open until `closed` has run. Returns 0 or -ENOMEM,

@@ -81,10 +81,19 @@ struct fw_reactor_backend {
 
     int (*stream_open)(struct fw_stream *stream, int fd);
     int (*connect)(struct fw_stream *stream, const struct fw_address *address);
-    /* These two answer as fw_stream_receive() and fw_stream_send() do. */
+    /*
+     * These two answer as fw_stream_receive() and fw_stream_send() do, but keep nothing: reactor.c
+     * notes down what is under way, and does not if the caller wanted an answer at once.
+     */
     ssize_t (*receive)(struct fw_stream *stream, void *buffer, size_t size);
     ssize_t (*send)(struct fw_stream *stream, const struct iovec *vector, int count);
+    /* Answers as fw_stream_send_now() does. */
+    ssize_t (*send_now)(struct fw_stream *stream, const struct iovec *vector, int count);
     void (*shutdown)(struct fw_stream *stream);
+    /* Forgets the stream, whose descriptor stays open. wait() has kept no events. */
+    void (*take)(struct fw_stream *stream);
+    /* Any thread, while the stream is open. */
+    int (*peer)(const struct fw_stream *stream, struct fw_address *peer);
 
     int (*watch_open)(struct fw_watch *watch, int fd);
 

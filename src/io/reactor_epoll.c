@@ -307,10 +307,27 @@ ssize_t fw_epoll_send(struct fw_stream *stream, const struct iovec *vector, int 
     return rc == 0 ? -EINPROGRESS : rc;
 }
 
+ssize_t fw_epoll_send_now(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    return fw_socket_send(stream->source.fd, vector, count);
+}
+
 void fw_epoll_shutdown(struct fw_stream *stream)
 {
     /* Fails only if the connection has ended already, which the next receive or send tells. */
     (void)shutdown(stream->source.fd, SHUT_WR);
+}
+
+void fw_epoll_take(struct fw_stream *stream)
+{
+    FW_ASSERT(fw_epoll_of(stream->source.reactor)->event_count == 0);
+    int rc = source_control(&stream->source, stream->source.fd, EPOLL_CTL_DEL, 0);
+    FW_ASSERT(rc == 0);
+}
+
+int fw_epoll_peer(const struct fw_stream *stream, struct fw_address *peer)
+{
+    return fw_socket_peer(stream->source.fd, peer);
 }
 
 static void stream_remember(struct fw_source *source, uint32_t events)
@@ -463,7 +480,10 @@ const struct fw_reactor_backend fw_reactor_epoll = {
     .connect = fw_epoll_connect,
     .receive = fw_epoll_receive,
     .send = fw_epoll_send,
+    .send_now = fw_epoll_send_now,
     .shutdown = fw_epoll_shutdown,
+    .take = fw_epoll_take,
+    .peer = fw_epoll_peer,
     .watch_open = fw_epoll_watch_open,
     .close = fw_epoll_close,
 };

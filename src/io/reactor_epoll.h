@@ -49,7 +49,10 @@ int fw_epoll_stream_open(struct fw_stream *stream, int fd);
 int fw_epoll_connect(struct fw_stream *stream, const struct fw_address *address);
 ssize_t fw_epoll_receive(struct fw_stream *stream, void *buffer, size_t size);
 ssize_t fw_epoll_send(struct fw_stream *stream, const struct iovec *vector, int count);
+ssize_t fw_epoll_send_now(struct fw_stream *stream, const struct iovec *vector, int count);
 void fw_epoll_shutdown(struct fw_stream *stream);
+void fw_epoll_take(struct fw_stream *stream);
+int fw_epoll_peer(const struct fw_stream *stream, struct fw_address *peer);
 int fw_epoll_watch_open(struct fw_watch *watch, int fd);
 void fw_epoll_close(struct fw_source *source);
 

@@ -232,7 +232,10 @@ const struct fw_reactor_backend fw_reactor_uring = {
     .connect = fw_epoll_connect,
     .receive = fw_epoll_receive,
     .send = uring_send,
+    .send_now = fw_epoll_send_now,
     .shutdown = fw_epoll_shutdown,
+    .take = fw_epoll_take,
+    .peer = fw_epoll_peer,
     .watch_open = fw_epoll_watch_open,
     .close = uring_close,
 };

@@ -7,6 +7,7 @@
  * be let go of late, as a kernel with requests under way would.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,7 +98,7 @@ static void later(void *context, uint64_t number)
 {
     (void)number;
     struct sim_socket *socket = context;
-    if (!socket->closed) {
+    if (!socket->closed && socket->changed != NULL) {
         socket_changed(socket);
     }
 }
@@ -184,29 +185,48 @@ static ssize_t backend_receive(struct fw_stream *stream, void *buffer, size_t si
         return result;
     }
     fw_source_clear(source, FW_SOURCE_READY);
-    fw_source_set(source, FW_SOURCE_RECEIVING);
-    stream->receive_buffer = buffer;
-    stream->receive_size = size;
     return -EINPROGRESS;
+}
+
+static ssize_t backend_send_now(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    struct sim_socket *socket = socket_of(&stream->source);
+    return put_off(socket) ? -EAGAIN : sim_socket_send(socket, vector, count);
 }
 
 static ssize_t backend_send(struct fw_stream *stream, const struct iovec *vector, int count)
 {
-    struct fw_source *source = &stream->source;
-    struct sim_socket *socket = socket_of(source);
-    ssize_t result = put_off(socket) ? -EAGAIN : sim_socket_send(socket, vector, count);
-    if (result != -EAGAIN) {
-        return result;
-    }
-    fw_source_set(source, FW_SOURCE_SENDING);
-    stream->send_vector = vector;
-    stream->send_count = count;
-    return -EINPROGRESS;
+    ssize_t result = backend_send_now(stream, vector, count);
+    return result != -EAGAIN ? result : -EINPROGRESS;
 }
 
 static void backend_shutdown(struct fw_stream *stream)
 {
     sim_socket_shutdown(socket_of(&stream->source));
+}
+
+static void backend_take(struct fw_stream *stream)
+{
+    struct sim_socket *socket = socket_of(&stream->source);
+    if (fw_list_is_linked(&socket->event_link)) {
+        fw_list_remove(&socket->event_link);
+    }
+    socket->owner = NULL;
+    socket->changed = NULL;
+}
+
+static int backend_peer(const struct fw_stream *stream, struct fw_address *peer)
+{
+    const struct sim_socket *socket = socket_of(&stream->source);
+    if (socket->peer == NULL) {
+        return -ENOTCONN;
+    }
+    /* A client has no address of its own here: its node and its descriptor tell it apart. */
+    *peer = (struct fw_address){.length = sizeof peer->ipv4};
+    peer->ipv4.sin_family = AF_INET;
+    peer->ipv4.sin_addr.s_addr = htonl((10U << 24) + socket->peer->node);
+    peer->ipv4.sin_port = htons((uint16_t)socket->peer->fd);
+    return 0;
 }
 
 static int backend_watch_open(struct fw_watch *watch, int fd)
@@ -370,7 +390,10 @@ static const struct fw_reactor_backend backend = {
     .connect = backend_connect,
     .receive = backend_receive,
     .send = backend_send,
+    .send_now = backend_send_now,
     .shutdown = backend_shutdown,
+    .take = backend_take,
+    .peer = backend_peer,
     .watch_open = backend_watch_open,
     .close = backend_close,
 };
