@@ -616,6 +616,12 @@ FW_PUBLIC FW_API_MUST_CHECK int
 fw_domain_trace_write(struct fw_domain *domain,
                       int (*sink)(const char *bytes, size_t length, void *context), void *context);
 
+/*
+ * Notes in the trace, if one is on, that something has happened to the fom: an instant on its
+ * track. On the turn of its core, in a tick or not. The text must last as long as the domain.
+ */
+FW_PUBLIC void fw_fom_mark(struct fw_fom *fom, const char *what);
+
 enum { FW_DUMP_LINES_MAX = 10000 };
 
 /*

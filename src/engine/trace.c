@@ -147,6 +147,15 @@ void fw_trace_block(struct fw_core *core, const struct fw_fom *fom, bool enters)
     core->trace->last = now;
 }
 
+void fw_fom_mark(struct fw_fom *fom, const char *what)
+{
+    struct fw_core *core = fw_fom_core(fom);
+    FW_ASSERT(fw_core_self() == core);
+    if (FW_UNLIKELY(core->trace != NULL)) {
+        fw_trace_fom(core, fom, FW_TRACE_MARK, (uintptr_t)what);
+    }
+}
+
 /* ---- on and off ---------------------------------------------------------------------------- */
 
 void fw_trace_adopt(struct fw_core *core)

@@ -53,6 +53,7 @@ enum fw_trace_kind {
     FW_TRACE_FORCE,   /* It is failed with the error `what`. */
     FW_TRACE_BLOCK,   /* It enters a bracket: the turn goes to another thread. */
     FW_TRACE_UNBLOCK, /* It has the turn back. */
+    FW_TRACE_MARK,    /* Its owner noted something; `what` is the text. */
 };
 
 enum fw_trace_wait {

@@ -336,6 +336,12 @@ static void write_instant(struct writer *writer, const struct fw_trace_record *r
     args_end(writer);
 }
 
+static void write_mark(struct writer *writer, const struct fw_trace_record *record)
+{
+    fom_event_begin(writer, record, "n", (const char *)(uintptr_t)record->what);
+    event_end(writer);
+}
+
 static void write_bracket(struct writer *writer, const struct fw_trace_record *record)
 {
     bool enters = record->kind == FW_TRACE_BLOCK;
@@ -383,6 +389,9 @@ static void write_record(struct writer *writer, uint32_t number)
     case FW_TRACE_BLOCK:
     case FW_TRACE_UNBLOCK:
         write_bracket(writer, record);
+        break;
+    case FW_TRACE_MARK:
+        write_mark(writer, record);
         break;
     }
 }

@@ -85,6 +85,7 @@ def test_what_each_fom_did_between_its_ticks(events):
         ("b", "reader", 0, {"by": "started", "waker": ids["script"]}),
         ("b", "reader:REST waits", 1100, {"for": "event", "on": ["left", "right"]}),
         ("e", "reader:REST waits", 1115, {"by": "event", "waker": ids["script"]}),
+        ("n", "halfway", 3115, {}),
         ("e", "reader", 3415, {}),
     ]
     assert track("sleeper") == [

@@ -8,7 +8,7 @@
  *                  LEAP  10 ms     passes the sleeper's deadline
  *                  TELL    50 ns   finishes
  *     the reader   READ   1000 ns  arms "left" and "right", waits in REST
- *                  REST    300 ns  finishes
+ *                  REST    300 ns  leaves the mark "halfway", finishes
  *     the sleeper  NAP      10 ns  waits until 5 ms later, in WOKEN, on no channel
  *                  WOKEN    20 ns  enters a bracket until the laggard is gone, and 7 ns; finishes
  *     the laggard  LATE      5 ns  waits for what never comes, and is overdue; fails
@@ -57,6 +57,7 @@ static enum fw_step reader_tick(struct fw_fom *fom)
         fw_fom_arm(fom, &actor->clinks[1], &right);
         return fw_fom_wait(fom, SECOND);
     }
+    fw_fom_mark(fom, "halfway");
     virtual_clock_advance(300);
     return fw_fom_finish(fom);
 }
