@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/options.h"
+
+#include "base/base.h"
+
+static const char *const policy_names[] = {[FW_SCHED_FIFO] = "fifo", [FW_SCHED_POLICIES] = NULL};
+
+const struct fw_option fw_sched_options[] = {
+    FW_OPTION_ENUM(struct fw_sched_config, policy, .section = "sched", .name = "policy",
+                   .default_text = "fifo", .names = policy_names,
+                   .help = "in which order waiting requests are served: as they came"),
+};
+const size_t fw_sched_options_count = FW_ARRAY_LENGTH(fw_sched_options);
