@@ -268,6 +268,10 @@ static void test_take(void **state)
         fw_stream_wait(&peer.stream);
         poll_until(&peer.readable_count, 1);
         assert_int_equal(fw_stream_receive_now(&peer.stream, buffer, sizeof buffer), 3);
+        fw_stream_wait(&peer.stream); /* What comes from now on is the second's alone. */
+        assert_int_equal(send(peer.other, "d", 1, 0), 1);
+        assert_int_equal(fw_reactor_poll(first, 0), 0);
+        poll_until(&peer.readable_count, 2);
         peer_close(&peer);
         fw_reactor_destroy(reactor);
         reactor = first;
