@@ -77,7 +77,7 @@ fuzz: ## let each fuzz target run for SECONDS (60)
 simulate: all ## run every scenario of the simulator with SEEDS (1000) seeds
 	@$(BUILD)/simulate --seeds $(SEEDS)
 
-mutants: all ## make known mistakes in engine and jobs; the simulator must find each
+mutants: all ## make known mistakes in engine, jobs and server; the simulator must find each
 	@tests/simulate/mutants/mutants --build $(BUILD)
 
 models: ## verify the Promela models

@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     if (!settings.footprint) {
         size_t counted_from = trace.request_count / 5;
         (void)printf(", \"memory\": %" PRIu64, settings.memory);
-        for (int kind = 0; kind < FW_POLICY_KINDS; kind++) {
+        for (enum fw_policy_kind kind = 0; kind < FW_POLICY_KINDS; kind++) {
             (void)printf(", \"%s\": %.5f", fw_policy_names[kind],
                          simulate(&trace, kind, settings.memory, counted_from));
         }

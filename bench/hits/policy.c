@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { NONE = UINT32_MAX, FREQUENCY_MAX = 3, SMALL_PERCENT = 10 };
+#define NONE UINT32_MAX /* No object. */
+
+enum { FREQUENCY_MAX = 3, SMALL_PERCENT = 10 };
 enum where { OUT, SMALL, MAIN }; /* LRU and SIEVE use MAIN only. */
 
 const char *const fw_policy_names[FW_POLICY_KINDS] = {"lru", "s3-fifo", "sieve"};

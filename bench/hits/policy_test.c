@@ -81,7 +81,7 @@ static void test_s3fifo(void **state)
 static void test_bytes_and_time(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < FW_POLICY_KINDS; kind++) {
+    for (enum fw_policy_kind kind = 0; kind < FW_POLICY_KINDS; kind++) {
         struct fw_policy *policy = fw_policy_create(kind, 100, OBJECTS);
         assert_false(fw_policy_access(policy, 0, 60, 0, 0));
         assert_false(fw_policy_access(policy, 1, 60, 0, 0)); /* Both do not fit. */

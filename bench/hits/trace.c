@@ -11,7 +11,9 @@
 #include "base/base.h"
 #include "base/hash.h"
 
-enum { EXIT_USAGE = 2, RATE = 200000, UNNAMED = UINT32_MAX };
+#define UNNAMED UINT32_MAX /* An object that no request has named yet. */
+
+enum { EXIT_USAGE = 2, RATE = 200000 };
 
 const char *const fw_trace_names[] = {"zipf-0.6", "zipf-0.8", "zipf-0.9", "zipf-1.0",
                                       "zipf-1.2", "one-hit",  "scan",     "loop",

@@ -7,7 +7,7 @@ import subprocess
 from . import measure
 from .context import Benchmark, Unavailable
 
-SCENARIO = "skeleton"  # 1,000 connections.
+SCENARIO = "server"  # 1,000 connections.
 SEEDS = 10
 ROUNDS = 5
 BAR = 0.01  # Of the time that passes inside: a hundred times faster.

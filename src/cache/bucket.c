@@ -59,9 +59,7 @@ void fw_bucket_lock_wait(struct fw_bucket *bucket)
         if (spins % SPINS == 0 || fw_thread_hooks != NULL) {
             fw_thread_yield();
         } else {
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
+            fw_thread_relax();
         }
     }
 }

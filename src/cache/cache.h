@@ -25,14 +25,23 @@
 #include <stdint.h>
 
 #include "base/base.h"
+#include "base/reason.h"
+#include "base/version.h"
 #include "cache/metrics.h"
 #include "cache/reply.h"
 #include "cache/table.h"
 
 struct fw_auth;
 struct fw_locks;
+struct fw_detail;
 
 enum { FW_CACHE_CLOCK_START = 2 };
+
+/*
+ * What clients are told. Many of them look at the number to know what a server can do, and some
+ * refuse one below 1; so it begins with the release of memcached that we answer like.
+ */
+#define FW_CACHE_VERSION "1.6.18-fairway-" FW_VERSION
 
 /* One line of `stats`. */
 typedef void (*fw_stat_emit)(void *context, const char *name, const char *value);
@@ -42,7 +51,7 @@ struct fw_cache_host {
     void *server;
     /*
      * Rows that the server has for a group of `stats` ("" is the general one; "settings", "conns",
-     * "threads", ...), emitted behind the cache's own. False: it knows no such group.
+     * "threads", ...), shown before the cache's own. False: it knows no such group.
      */
     bool (*stats)(void *server, const char *group, fw_stat_emit emit, void *context);
     void (*stats_reset)(void *server);
@@ -51,26 +60,37 @@ struct fw_cache_host {
     int (*shutdown)(void *server, bool is_graceful);
 };
 
+enum fw_protocol { FW_PROTOCOL_UNKNOWN, FW_PROTOCOL_TEXT, FW_PROTOCOL_BINARY };
+
 struct fw_cache_settings {
-    uint32_t item_size_max; /* Of a value (memcached's -I counts the whole item; see session). */
+    uint32_t item_size_max; /* memcached's -I: of its whole item; see fw_operation_fits(). */
     bool has_cas;           /* memcached's -C takes it away. */
     bool has_flush;         /* -F takes it away. */
     bool has_dump;          /* -X takes dumps away. */
     bool needs_login;       /* -Y, or -S. */
     bool has_locking;       /* yrmcds' lock and unlock. */
     uint32_t lines_max;     /* Commands per turn of a connection; memcached's -R. */
+    /* The only one that is spoken, memcached's -B; UNKNOWN: each connection's first byte says. */
+    enum fw_protocol protocol;
 };
 
 struct fw_cache {
     struct fw_table *table;
     struct fw_cache_settings settings;
     struct fw_cache_host host;
-    struct fw_auth *auth;      /* Or NULL. */
-    struct fw_locks *locks;    /* Or NULL. */
-    int64_t start_ns;          /* By fw_clock_now_ns(). */
-    int64_t start_wall_s;      /* The unix time at which the cache's clock stood at its start. */
-    _Atomic int64_t shift_s;   /* Of `debugtime`. Relaxed: a test waits for the answer. */
+    struct fw_metrics *registry; /* The server's: locals register what they count. Never NULL. */
+    struct fw_auth *auth;        /* The caller's, or NULL. */
+    struct fw_locks *locks;      /* The cache's own, with has_locking; else NULL. */
+    struct fw_detail *detail;    /* What `stats detail` counts. */
+    int64_t start_ns;            /* By fw_clock_now_ns(). */
+    int64_t start_wall_s;        /* The unix time at which the cache's clock stood at its start. */
+    /* Of `debugtime`. Relaxed, both: a test waits for the answer. */
+    _Atomic int64_t shift_s;
+    _Atomic int64_t paused_ns; /* The clock stands still there; 0: it goes. */
     _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
+    /* What was counted when `stats reset` came: shown is what came since. Relaxed: only shown. */
+    _Atomic uint64_t counted_before[FW_CACHE_COUNTERS];
+    _Atomic uint64_t table_before[FW_CACHE_TABLE_COUNTERS];
 };
 
 struct fw_cache_local {
@@ -81,7 +101,7 @@ struct fw_cache_local {
     struct fw_reply reply;
 };
 
-/* The memory is the caller's; all of `settings`, `host` is set by it before. */
+/* The memory is the caller's, zero but for `settings`, `host` and `registry`, which it has set. */
 FW_MUST_CHECK int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
                                 struct fw_reason *reason);
 void fw_cache_fini(struct fw_cache *cache);
@@ -97,3 +117,8 @@ void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns);
  * 30 days are from now, more is a date. In seconds of the cache's clock.
  */
 uint32_t fw_cache_expiry(const struct fw_cache_local *local, int64_t given);
+
+/* `debugtime`: shifts the clock for all, and shows it to this local at once. */
+void fw_cache_shift(struct fw_cache_local *local, int64_t seconds);
+/* Stops the clock where it is, or lets it go, to where it would be if it never had stopped. */
+void fw_cache_pause(struct fw_cache *cache, bool is_paused);

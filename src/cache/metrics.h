@@ -35,4 +35,14 @@ struct fw_metrics_cache {
     struct fw_counter auth_errors;
 };
 
+enum {
+    FW_CACHE_COUNTERS = 24,      /* How many stand above. */
+    FW_CACHE_TABLE_COUNTERS = 5, /* Those of the table that only rise; see stats.c. */
+};
+
+/* The place of a counter above among them, for arrays of FW_CACHE_COUNTERS. */
+#define FW_CACHE_COUNTER(field)                                                                \
+    ((offsetof(struct fw_metrics_cache, field) - offsetof(struct fw_metrics_cache, cmd_get)) / \
+     sizeof(struct fw_counter))
+
 extern const struct fw_metric_table fw_cache_metric_table;

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cache/cache.h"
+#include "cache/detail.h"
 
 enum fw_outcome {
     FW_DONE,
@@ -57,10 +58,36 @@ struct fw_store {
     uint32_t length_is; /* Answer: the length of the value as stored. */
 };
 
-/* Of a store that fails with NO_MEMORY or TOO_LARGE an older item of that key is gone, for a set:
- * better a miss than a value that the client thinks is replaced. */
+/*
+ * Does an item with a value of `length` bytes fit under memcached's limit? That counts the whole of
+ * memcached's item, so that what fits there fits here and what does not does not.
+ */
+static inline bool fw_operation_fits(const struct fw_cache *cache, size_t key_length,
+                                     uint32_t flags, uint64_t length)
+{
+    /* Its header, its CAS, the zero behind the key, the line's end; and the flags if any are. */
+    enum { HEADER = 48 + 8 + 1 + 2, FLAGS = 4 };
+    uint64_t size = HEADER + key_length + (flags != 0 ? FLAGS : 0) + length;
+    return size <= cache->settings.item_size_max;
+}
+
+/*
+ * Of a set that fails with NO_MEMORY or TOO_LARGE an older item of that key is gone: better a miss
+ * than a value that the client thinks is replaced. An append whose result would be too large is
+ * NOT_STORED, as memcached has it.
+ */
 enum fw_outcome fw_operation_store(struct fw_cache_local *local, const struct fw_key *key,
                                    struct fw_store *store);
+
+/*
+ * For who knows before the value has come that it will not be stored: does what store() does when
+ * it fails with `outcome`, TOO_LARGE or NO_MEMORY, and returns it.
+ */
+enum fw_outcome fw_operation_refuse(struct fw_cache_local *local, const struct fw_key *key,
+                                    enum fw_store_mode mode, enum fw_outcome outcome);
+
+/* A store whose value came damaged, and is not stored: only counted. */
+void fw_operation_spoil(struct fw_cache_local *local, const struct fw_key *key);
 
 /*
  * Finds a key for reading: counts a hit or a miss, marks the item as read. hold->item is NULL for a
@@ -68,6 +95,44 @@ enum fw_outcome fw_operation_store(struct fw_cache_local *local, const struct fw
  */
 void fw_operation_find(struct fw_cache_local *local, struct fw_hold *hold,
                        const struct fw_key *key);
+
+/*
+ * The same for several keys: what is found is counted in `finds`, and by finds_end() for all of
+ * them at once. note_get() comes before it.
+ */
+struct fw_finds {
+    uint32_t hits;
+    uint32_t misses;
+};
+void fw_operation_miss(struct fw_cache_local *local, const struct fw_hold *hold);
+static inline void fw_operation_find_next(struct fw_cache_local *local, struct fw_hold *hold,
+                                          const struct fw_key *key, struct fw_finds *finds)
+{
+    fw_table_hold(local->table, hold, key);
+    if (FW_LIKELY(hold->item != NULL)) {
+        finds->hits++;
+        fw_hold_access(hold);
+    } else {
+        finds->misses++;
+        fw_operation_miss(local, hold);
+    }
+}
+static inline void fw_operation_finds_end(struct fw_cache_local *local,
+                                          const struct fw_finds *finds)
+{
+    fw_counter_add(&local->metrics->cmd_get, (uint64_t)finds->hits + finds->misses);
+    fw_counter_add(&local->metrics->get_hits, finds->hits);
+    fw_counter_add(&local->metrics->get_misses, finds->misses);
+}
+
+/* For `stats detail`, before find_next(), and before a get that is a touch. */
+void fw_operation_note_get_now(struct fw_cache_local *local, const struct fw_key *key);
+static inline void fw_operation_note_get(struct fw_cache_local *local, const struct fw_key *key)
+{
+    if (FW_UNLIKELY(fw_detail_is_on(local->cache->detail))) {
+        fw_operation_note_get_now(local, key);
+    }
+}
 
 /* The same with a new expiry time (gat, touch). Counts as a touch. */
 void fw_operation_touch(struct fw_cache_local *local, struct fw_hold *hold,
@@ -81,20 +146,38 @@ struct fw_count {
     uint64_t delta;
     bool is_down;    /* Not below 0; up wraps at 2^64. */
     bool may_create; /* Then with `initial` and `expires`. */
-    bool may_touch;  /* Then `expires` is set on an item that was there. */
+    bool may_touch;  /* Then an item that was there gets `touch_expires`. */
     uint64_t initial;
     uint32_t expires;
+    uint32_t touch_expires;
     uint64_t cas;     /* 0: any. */
     uint64_t cas_new; /* 0: the next number. */
     uint8_t bits;     /* For an item that is created. */
     uint32_t client;
-    uint64_t value;      /* Answer. */
-    uint64_t cas_is;     /* Answer. */
-    uint32_t expires_is; /* Answer. */
+    uint64_t value;       /* Answer. */
+    uint64_t cas_is;      /* Answer. */
+    bool is_created;      /* Answer. */
+    uint32_t expires_was; /* Answer: of an item that was there, before it was touched. */
 };
 enum fw_outcome fw_operation_count(struct fw_cache_local *local, const struct fw_key *key,
                                    struct fw_count *count);
 
-/* flush_all: at once, or when the cache's clock has come to `at`. 0 takes a pending one back too.
+/* The number that is shown of an item as its CAS: memcached's -C makes it 0. */
+static inline uint64_t fw_operation_cas(const struct fw_cache_local *local,
+                                        const struct fw_item *item)
+{
+    return FW_LIKELY(local->cache->settings.has_cas) ? item->cas : 0;
+}
+
+/*
+ * When a flush that a client wants after `delay`, as it would say when something expires, is due.
+ * memcached counts the second in which it comes as one of the delay's. A date that has passed
+ * means nothing to it: then it flushes nothing, ever.
+ */
+uint32_t fw_operation_flush_time(const struct fw_cache_local *local, int64_t delay);
+
+/*
+ * flush_all: at once if the cache's clock has come to `at`, as it has to 0, or else when it has.
+ * Takes the place of one that is pending.
  */
 void fw_operation_flush(struct fw_cache_local *local, uint32_t at);

@@ -20,6 +20,11 @@ struct fw_input {
     const char *next;
     const char *end;
     size_t wanted; /* Set with FW_PARSED_INPUT: bytes from `next`, at most FW_SESSION_INPUT_MAX. */
+    /*
+     * How many commands this run may do, the present one included. A parser that does several in
+     * one call takes the others off.
+     */
+    uint32_t budget;
 };
 
 enum fw_parsed {
@@ -29,7 +34,10 @@ enum fw_parsed {
     FW_PARSED_CLOSE,  /* No more is read from this client. */
 };
 
-/* One command at input->next, which is not at the end. */
+/*
+ * One command at input->next, which is not at the end; the text protocol does several `get`s that
+ * follow each other in one call.
+ */
 enum fw_parsed fw_text_command(struct fw_session *session, struct fw_cache_local *local,
                                struct fw_input *input);
 enum fw_parsed fw_binary_command(struct fw_session *session, struct fw_cache_local *local,

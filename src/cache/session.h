@@ -4,8 +4,8 @@
  *
  * It does no I/O. Bytes go in, in whatever portions they arrive; replies go to the locality's
  * fw_reply. So the same code is served by the engine, driven by the simulator and fed by the
- * fuzzer. The first byte of a connection chooses the protocol: 0x80 is binary, all else is text,
- * where each line's first word says whether it is classic or meta.
+ * fuzzer. Unless the settings name the protocol, the first byte of a connection chooses it: 0x80 is
+ * binary, all else is text, where each line's first word says whether it is classic or meta.
  *
  * The parser goes over the bytes once, in place. A command whose bytes are all there is executed
  * from the input buffer: keys and values are not copied, except a value into its item. One that is
@@ -14,7 +14,8 @@
  *
  *   - a value longer than FW_ITEM_INLINE_MAX is received into its body: fw_session_body() says
  *     where the bytes shall go, so that they are not copied at all;
- *   - a `get` of very many keys is answered key by key as they come;
+ *   - a `get` of very many keys is kept aside until its line has ended, as a client may send all of
+ *     it before it reads anything; beyond FW_SESSION_HOARD_MAX it is answered as it comes;
  *   - what is refused (too large, no memory) is swallowed, however long it is;
  *   - a line that is longer than it may be closes the connection, as memcached does.
  *
@@ -38,11 +39,10 @@
 #include "cache/cache.h"
 
 enum {
-    FW_SESSION_LINE_MAX = 2048, /* Of a line that is not a get. */
+    FW_SESSION_LINE_MAX = 2048,     /* Of a line that is not a get. */
+    FW_SESSION_HOARD_MAX = 1 << 20, /* Of a line that is. */
     FW_SESSION_INPUT_MAX = FW_ITEM_INLINE_MAX + FW_SESSION_LINE_MAX + 2,
 };
-
-enum fw_session_protocol { FW_PROTOCOL_UNKNOWN, FW_PROTOCOL_TEXT, FW_PROTOCOL_BINARY };
 
 enum fw_session_state {
     FW_SESSION_COMMAND, /* Between two commands, or inside one whose bytes have not all come. */
@@ -55,9 +55,10 @@ enum fw_session_state {
 
 struct fw_pending; /* A large value under way, with the key and all else of its command. */
 struct fw_listing; /* A list under way. */
+struct fw_hoard;   /* The line of a very long get. */
 
 struct fw_session {
-    uint8_t protocol;
+    uint8_t protocol; /* Before the first byte: unknown. */
     uint8_t state;
     bool has_logged_in;
     uint8_t get_form;     /* In KEYS: which get it is; the text protocol's. */
@@ -67,6 +68,7 @@ struct fw_session {
     uint64_t swallow;
     struct fw_pending *pending;
     struct fw_listing *listing;
+    struct fw_hoard *hoard;
 };
 
 enum fw_session_end { FW_SESSION_INPUT, FW_SESSION_OUTPUT, FW_SESSION_TURN, FW_SESSION_CLOSE };

@@ -270,13 +270,8 @@ void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_
 
 uint64_t fw_table_next_cas(struct fw_table_local *local)
 {
-    if (FW_UNLIKELY(local->cas_next == local->cas_end)) {
-        /* Relaxed: that no number is given twice is all. */
-        local->cas_next =
-            atomic_fetch_add_explicit(&local->table->cas_next, FW_CAS_LEASE, memory_order_relaxed);
-        local->cas_end = local->cas_next + FW_CAS_LEASE;
-    }
-    return local->cas_next++;
+    /* Relaxed: each is given once, and who is told of one draws a higher one. */
+    return atomic_fetch_add_explicit(&local->table->cas_next, 1, memory_order_relaxed);
 }
 
 /* Memory. */
@@ -482,7 +477,8 @@ void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
 
 enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item)
 {
-    if (item->expires != 0 && item->expires <= local->now) {
+    /* What a client has locked does not expire before it is unlocked. */
+    if (item->expires != 0 && item->expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
         return FW_ABSENT_EXPIRED;
     }
     /*

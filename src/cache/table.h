@@ -148,7 +148,11 @@ struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length);
 struct fw_body *fw_body_ref(struct fw_body *body);
 void fw_body_unref(struct fw_table_local *local, struct fw_body *body);
 
-/* A number that no item has yet; for those who write items in place. */
+/*
+ * A number that no item has yet; for those who write items in place. One sequence for all locals,
+ * and so one atomic step per write that they share: clients compare numbers of the same key, also
+ * across its removal, to learn which is newer, so batches per local would not do.
+ */
 uint64_t fw_table_next_cas(struct fw_table_local *local);
 
 /* All items of now are gone. */

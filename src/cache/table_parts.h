@@ -28,7 +28,6 @@
 #include "cache/table.h"
 
 enum {
-    FW_CAS_LEASE = 1024,    /* Numbers that a local takes at once. */
     FW_LOCAL_DUE = 32,      /* After so many changes a local looks after the table. */
     FW_LOCAL_STASH = 4,     /* Overflow buckets that a local keeps at hand. */
     FW_DEAD_BODIES_MAX = 8, /* That can die in one hold. */
@@ -80,8 +79,6 @@ struct fw_table_local {
     int32_t changes; /* Items that came, less those that went, that the table was not told of. */
     uint32_t due;    /* Records written and items removed since fw_local_tend(). */
     struct fw_bucket_stash stash;
-    uint64_t cas_next;
-    uint64_t cas_end;
     uint32_t dead_count;
     struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
     struct fw_cleaning cleaning;

@@ -593,6 +593,27 @@ static void test_locals(void **state)
     world_end(&world);
 }
 
+/* Whoever writes a key, in place, anew or after it was removed: its CAS rises. */
+static void test_cas_rises(void **state)
+{
+    (void)state;
+    struct world world = world_make(2 * MIB, true);
+    struct fw_table_local *locals[2] = {world.local, NULL};
+    assert_int_equal(fw_table_local_create(&locals[1], world.table), 0);
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        if (i % 10 == 9) {
+            fw_table_flush(locals[i / 10 % 2]);
+        }
+        assert_true(table_put(locals[i % 2], 1, 100 + i / 4 % 2, i, 0));
+        uint64_t cas = table_look(world.local, 1, false).cas;
+        assert_true(cas > last);
+        last = cas;
+    }
+    fw_table_local_destroy(locals[1]);
+    world_end(&world);
+}
+
 /* Huge pages change nothing that can be seen, whether the kernel has them or not. */
 static void test_collapse(void **state)
 {
@@ -799,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_shift),       cmocka_unit_test(test_limit_moves),
         cmocka_unit_test(test_collapse),    cmocka_unit_test(test_locals),
         cmocka_unit_test(test_main_queue),  cmocka_unit_test(test_model),
+        cmocka_unit_test(test_cas_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

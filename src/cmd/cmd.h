@@ -9,14 +9,16 @@
 #pragma once
 
 #include <stdio.h>
+#include <sysexits.h>
 
 #include "base/base.h"
 
-/* The exit statuses, and the only ones. README.md says why not sysexits.h. */
+/* The exit statuses, and the only ones. README.md says why these. */
 enum fw_cmd_status {
     FW_CMD_OK = 0,
-    FW_CMD_FAILED = 1, /* Understood, but it could not be done. */
-    FW_CMD_USAGE = 2,  /* The command line or the configuration is wrong: change it. */
+    FW_CMD_FAILED = 1,           /* Understood, but it could not be done. */
+    FW_CMD_USAGE = EX_USAGE,     /* The command line or the configuration is wrong: change it. */
+    FW_CMD_NO_SOCKET = EX_OSERR, /* It cannot listen where it should. */
 };
 
 struct fw_command {
@@ -26,10 +28,10 @@ struct fw_command {
     void (*print_help)(FILE *out);
 };
 
-extern const struct fw_command fw_command_help;
-extern const struct fw_command fw_command_log;
-extern const struct fw_command fw_command_serve;
-extern const struct fw_command fw_command_version;
+extern const struct fw_command fw_cmd_help;
+extern const struct fw_command fw_cmd_log;
+extern const struct fw_command fw_cmd_serve;
+extern const struct fw_command fw_cmd_version;
 
 /* All commands in the order of the list; NULL at the end. */
 extern const struct fw_command *const fw_commands[];

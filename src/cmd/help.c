@@ -34,7 +34,7 @@ static enum fw_cmd_status help_run(int count, char **arguments)
     return FW_CMD_OK;
 }
 
-const struct fw_command fw_command_help = {
+const struct fw_command fw_cmd_help = {
     .name = "help",
     .summary = "tell what there is, or all about one command",
     .run = help_run,

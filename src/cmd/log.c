@@ -103,7 +103,7 @@ static enum fw_cmd_status log_run(int count, char **arguments)
     return status;
 }
 
-const struct fw_command fw_command_log = {
+const struct fw_command fw_cmd_log = {
     .name = "log",
     .summary = "recover what a killed server had logged",
     .run = log_run,

@@ -10,7 +10,7 @@
 #include "cmd/cmd.h"
 
 const struct fw_command *const fw_commands[] = {
-    &fw_command_serve, &fw_command_log, &fw_command_help, &fw_command_version, NULL,
+    &fw_cmd_serve, &fw_cmd_log, &fw_cmd_help, &fw_cmd_version, NULL,
 };
 
 enum fw_cmd_status fw_cmd_fail(enum fw_cmd_status status, const char *format, ...)
@@ -62,15 +62,15 @@ static bool is_either(const char *argument, const char *a, const char *b)
 static enum fw_cmd_status dispatch(int count, char **arguments)
 {
     if (count == 0) {
-        fw_command_help.print_help(stderr);
+        fw_cmd_help.print_help(stderr);
         return FW_CMD_USAGE;
     }
     const char *name = arguments[0];
     const struct fw_command *command;
     if (is_either(name, "--help", "-h")) {
-        command = &fw_command_help;
+        command = &fw_cmd_help;
     } else if (is_either(name, "--version", "-V")) {
-        command = &fw_command_version;
+        command = &fw_cmd_version;
     } else if (name[0] == '-') {
         return fw_cmd_fail(
             FW_CMD_USAGE, "'%s' stands before the command; try 'fairway serve %s ...'", name, name);

@@ -3,23 +3,43 @@
  * fairway serve: reads the options, then is the server until a signal ends it.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <fairway/log.h>
 
+#include "base/metrics.h"
 #include "base/option.h"
 #include "base/reason.h"
 #include "cmd/cmd.h"
+#include "engine/options.h"
 #include "io/file.h"
+#include "io/process.h"
 #include "io/reactor.h"
+#include "jobs/options.h"
 #include "log/options.h"
+#include "log/writer.h"
+#include "sched/options.h"
 #include "server/options.h"
 #include "server/server.h"
+
+FW_LOG_MODULE(cmd);
+
+enum { FILES_BESIDE = 64 }; /* Descriptors beside those of clients. */
 
 /* What the command line says to the command itself. */
 struct serve_config {
     bool help;
     bool version;
+    bool license;
+    bool tls;
+    bool daemon;
+    bool lock_memory;
+    bool core_dumps;
+    const char *user;
+    const char *pid_file;
+    const char *trace_file;
     const char *file;
     uint64_t verbose;
 };
@@ -27,40 +47,66 @@ struct serve_config {
 static const struct fw_option serve_options[] = {
     FW_OPTION_STRING(struct serve_config, file, .name = "config", .value_name = "FILE",
                      .help = "read options from this file too; the command line wins"),
+    FW_OPTION_BOOL(struct serve_config, daemon, .name = "daemon", .flag = 'd', .default_text = "no",
+                   .help = "go on in the background once it serves"),
+    FW_OPTION_STRING(struct serve_config, user, .name = "user", .flag = 'u', .value_name = "USER",
+                     .help = "become this user, when started by root"),
+    FW_OPTION_STRING(struct serve_config, pid_file, .name = "pidfile", .flag = 'P',
+                     .value_name = "FILE", .help = "write the process's number there"),
+    FW_OPTION_BOOL(struct serve_config, lock_memory, .name = "lock-memory", .flag = 'k',
+                   .default_text = "no", .help = "keep all memory in RAM"),
+    FW_OPTION_BOOL(struct serve_config, core_dumps, .name = "enable-coredumps", .flag = 'r',
+                   .default_text = "no", .help = "dump cores however large"),
+    FW_OPTION_STRING(struct serve_config, trace_file, .name = "trace-file", .value_name = "FILE",
+                     .help = "trace what the engine does, and write the last of it there at the "
+                             "end, for ui.perfetto.dev"),
     FW_OPTION_COUNT(struct serve_config, verbose, .name = "verbose", .flag = 'v',
                     .default_text = "0", .max = FW_LOG_TRACE - FW_LOG_NOTICE,
-                    .help = "log more: -v up to info, -vv debug, -vvv trace"),
+                    .help = "log more: -v up to info, -vv debug and each command, -vvv trace"),
     FW_OPTION_EXTENDED(.name = "extended", .flag = 'o',
                        .help = "options of any section as memcached writes them: "
-                               "name=value,no_name,..."),
+                               "idle_timeout=60,no_maxconns_fast,..."),
+    FW_OPTION_BOOL(struct serve_config, tls, .name = "enable-ssl", .flag = 'Z',
+                   .default_text = "no", .help = "refused: there is no TLS here"),
+    FW_OPTION_BOOL(struct serve_config, license, .name = "license", .flag = 'i',
+                   .default_text = "no", .help = "print the license and exit"),
     FW_OPTION_BOOL(struct serve_config, version, .name = "version", .flag = 'V',
                    .default_text = "no", .help = "print the version and exit"),
     FW_OPTION_BOOL(struct serve_config, help, .name = "help", .flag = 'h', .default_text = "no",
                    .help = "print this help and exit"),
 };
 
+enum { TABLE_IGNORED = 6, TABLES };
+
 struct serve {
     struct serve_config config;
     struct fw_server_config server;
+    struct fw_server_ignored ignored;
     struct fw_log_config log;
-    struct fw_option_table tables[3];
+    struct fw_option_table tables[TABLES];
+    int argument_count; /* For SIGHUP, which reads them again. */
+    char **arguments;
 };
 
 static void serve_tables(struct serve *serve)
 {
-    serve->tables[0] = (struct fw_option_table){.module = "server",
-                                                .options = fw_server_options,
-                                                .count = fw_server_options_count,
-                                                .config = &serve->server,
-                                                .bare = true};
-    serve->tables[1] = (struct fw_option_table){.module = "log",
-                                                .options = fw_log_options,
-                                                .count = fw_log_options_count,
-                                                .config = &serve->log};
-    serve->tables[2] = (struct fw_option_table){.module = "cmd",
-                                                .options = serve_options,
-                                                .count = FW_ARRAY_LENGTH(serve_options),
-                                                .config = &serve->config};
+#define TABLE(name, rows, row_count, struct_to_fill, is_bare)                                  \
+    {                                                                                          \
+        .module = (name), .options = (rows), .count = (row_count), .config = (struct_to_fill), \
+        .bare = (is_bare)                                                                      \
+    }
+    const struct fw_option_table tables[TABLES] = {
+        TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
+        TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, false),
+        TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
+        TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
+        TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
+        TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
+        [TABLE_IGNORED] = TABLE("memcached", fw_server_ignored_options,
+                                fw_server_ignored_options_count, &serve->ignored, true),
+    };
+#undef TABLE
+    memcpy(serve->tables, tables, sizeof tables);
 }
 
 static void serve_print_help(FILE *out)
@@ -71,16 +117,20 @@ static void serve_print_help(FILE *out)
                 "\n"
                 "Serves until SIGTERM or SIGINT. Names in [brackets] are the sections of the\n"
                 "configuration file, where options have the same names without the dashes (and\n"
-                "without the section, where the long form begins with it).\n"
+                "without the section, where the long form begins with it). Options of memcached\n"
+                "that mean nothing here are accepted and ignored.\n"
                 "\n",
                 out);
-    fw_options_print_help(serve.tables, FW_ARRAY_LENGTH(serve.tables), out);
+    fw_options_print_help(serve.tables, TABLE_IGNORED, out);
 }
 
 /* What was written wrongly comes back as -EINVAL. */
 static enum fw_cmd_status fail(int rc, const struct fw_reason *reason)
 {
-    return fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason->text);
+    enum fw_cmd_status status = rc == -EINVAL          ? FW_CMD_USAGE
+                                : rc == -EADDRNOTAVAIL ? FW_CMD_NO_SOCKET
+                                                       : FW_CMD_FAILED;
+    return fw_cmd_fail(status, "%s", reason->text);
 }
 
 static int config_file_read(struct fw_options *options, const char *path, struct fw_reason *reason)
@@ -105,6 +155,94 @@ static void raise_level(struct serve *serve)
     }
 }
 
+/* Fills the structs from command line and file. On success fw_options_fini() is due. */
+static int serve_read(struct serve *serve, struct fw_options *options, struct fw_reason *reason)
+{
+    serve_tables(serve);
+    int rc = fw_options_init(options, serve->tables, TABLES, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_options_parse_arguments(options, serve->argument_count, serve->arguments, NULL, reason);
+    if (rc == 0 && serve->config.file != NULL) {
+        rc = config_file_read(options, serve->config.file, reason);
+    }
+    if (rc != 0) {
+        fw_options_fini(options);
+        return rc;
+    }
+    raise_level(serve);
+    return 0;
+}
+
+/* SIGHUP: of what may change while it serves, the log's settings are taken over. */
+static void serve_reload(void *context)
+{
+    const struct serve *old = context;
+    struct serve fresh = {.argument_count = old->argument_count, .arguments = old->arguments};
+    struct fw_options options;
+    struct fw_reason reason;
+    int rc = serve_read(&fresh, &options, &reason);
+    if (rc != 0) {
+        FW_LOG(cmd, ERROR, "the configuration stays as it is: %s", reason.text);
+        return;
+    }
+    rc = fw_log_configure(&fresh.log, &reason);
+    if (rc != 0) {
+        FW_LOG(cmd, ERROR, "the log stays as it is: %s", reason.text);
+    } else {
+        FW_LOG(cmd, NOTICE, "read the configuration again");
+    }
+    fw_options_fini(&options);
+}
+
+static int trace_sink(const char *bytes, size_t length, void *context)
+{
+    return fwrite(bytes, 1, length, context) == length ? 0 : -EIO;
+}
+
+static void serve_write_trace(struct serve *serve, struct fw_server *server)
+{
+    FILE *file = fopen(serve->config.trace_file, "we");
+    int rc = file != NULL ? fw_server_trace_write(server, trace_sink, file) : -errno;
+    if (file != NULL && fclose(file) != 0 && rc == 0) {
+        rc = -errno;
+    }
+    if (rc != 0) {
+        FW_LOG(cmd, ERROR, "cannot write the trace to %s: %s", serve->config.trace_file,
+               strerrordesc_np(-rc));
+    }
+}
+
+/* With everything open. */
+static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server *server)
+{
+    struct fw_reason reason;
+    int rc = fw_server_signals_open(server, serve_reload, serve, &reason);
+    if (rc == 0 && serve->config.pid_file != NULL) {
+        rc = fw_process_pid_file(serve->config.pid_file, &reason);
+    }
+    if (rc == 0 && serve->config.trace_file != NULL) {
+        rc = fw_server_trace(server);
+        (void)(rc != 0 ? fw_reason_errno(&reason, rc, "cannot trace") : 0);
+    }
+    if (rc != 0) {
+        return fail(rc, &reason);
+    }
+    if (fw_process_is_root() && serve->config.user == NULL) {
+        FW_LOG(cmd, WARNING, "running as root, which nothing here needs; give -u USER");
+    }
+    fw_process_detach();
+    fw_server_run(server);
+    if (serve->config.trace_file != NULL) {
+        serve_write_trace(serve, server);
+    }
+    if (serve->config.pid_file != NULL) {
+        fw_process_pid_file_remove(serve->config.pid_file);
+    }
+    return FW_CMD_OK;
+}
+
 static enum fw_cmd_status serve_until_stopped(struct serve *serve)
 {
     struct fw_reason reason;
@@ -118,33 +256,74 @@ static enum fw_cmd_status serve_until_stopped(struct serve *serve)
     if (rc != 0) {
         return fail(rc, &reason);
     }
-    rc = fw_server_signals_open(server, &reason);
-    if (rc == 0) {
-        fw_server_run(server);
+    struct fw_metrics *metrics = fw_server_metrics(server);
+    rc = fw_metrics_register(metrics, &fw_log_metric_table, &fw_log_metrics.source);
+    if (rc != 0) {
+        fw_server_destroy(server);
+        (void)fw_reason_errno(&reason, rc, "cannot start");
+        return fail(rc, &reason);
     }
+    enum fw_cmd_status status = serve_run_server(serve, server);
+    fw_log_stop(); /* What it counts has no other writer from here on. */
+    fw_metrics_unregister(metrics, &fw_log_metrics.source);
     fw_server_destroy(server);
-    return rc == 0 ? FW_CMD_OK : fail(rc, &reason);
+    return status;
 }
 
-/* With the options read. */
-static enum fw_cmd_status serve_configured(struct serve *serve)
+/* What has to be done as root, and before there is a second thread. */
+static int serve_prepare(struct serve *serve, struct fw_reason *reason)
 {
-    if (serve->config.help) {
-        serve_print_help(stdout);
-        return FW_CMD_OK;
+    const struct serve_config *config = &serve->config;
+    if (config->core_dumps && fw_process_allow_core() != 0) {
+        return fw_reason_set(reason, -EPERM, "cannot allow core dumps: the limit is too low");
     }
-    if (serve->config.version) {
-        return fw_command_version.run(0, NULL);
+    if (config->lock_memory && fw_process_lock_memory() != 0) {
+        FW_LOG(cmd, WARNING, "cannot lock memory (-k): the limit is too low; it may be swapped");
     }
+    uint64_t wanted = serve->server.connections + FILES_BESIDE;
+    uint64_t allowed = fw_process_allow_files(wanted);
+    if (allowed < wanted) {
+        FW_LOG(cmd, WARNING,
+               "%" PRIu64 " connections are asked for, but only %" PRIu64
+               " descriptors allowed: raise the limit (ulimit -n), or lower -c",
+               serve->server.connections, allowed);
+    }
+    int rc = config->user != NULL ? fw_process_become(config->user, reason) : 0;
+    if (rc == 0 && config->daemon) {
+        rc = fw_process_fork(reason);
+    }
+    return rc;
+}
+
+static void tell_ignored(const struct fw_option_row *row, void *context)
+{
+    const struct serve *serve = context;
+    if (row->table == &serve->tables[TABLE_IGNORED] && row->source != FW_OPTION_SOURCE_DEFAULT) {
+        FW_LOG(cmd, NOTICE, "--%s is accepted for memcached's sake, and does nothing here",
+               row->long_name);
+    }
+}
+
+static enum fw_cmd_status serve_start(struct serve *serve, struct fw_options *options)
+{
     struct fw_reason reason;
-    raise_level(serve);
-    int rc = fw_log_configure(&serve->log, &reason);
+    if (serve->config.tls) {
+        return fw_cmd_fail(FW_CMD_USAGE, "-Z: there is no TLS here; put a proxy before it");
+    }
+    if (serve->server.sasl_file == NULL) {
+        serve->server.sasl_file = fw_process_variable("MEMCACHED_SASL_PWDB");
+    }
+    int rc = serve_prepare(serve, &reason);
+    if (rc == 0) {
+        rc = fw_log_configure(&serve->log, &reason);
+    }
     if (rc == 0) {
         rc = fw_log_start_configured(&serve->log, &reason);
     }
     if (rc != 0) {
         return fail(rc, &reason);
     }
+    fw_options_list(options, tell_ignored, serve);
     enum fw_cmd_status status = serve_until_stopped(serve);
     fw_log_stop();
     return status;
@@ -152,29 +331,28 @@ static enum fw_cmd_status serve_configured(struct serve *serve)
 
 static enum fw_cmd_status serve_run(int count, char **arguments)
 {
-    struct serve serve;
+    struct serve serve = {.argument_count = count, .arguments = arguments};
     struct fw_options options;
     struct fw_reason reason;
-    serve_tables(&serve);
-    int rc = fw_options_init(&options, serve.tables, FW_ARRAY_LENGTH(serve.tables), &reason);
+    int rc = serve_read(&serve, &options, &reason);
     if (rc != 0) {
         return fail(rc, &reason);
     }
-    enum fw_cmd_status status;
-    rc = fw_options_parse_arguments(&options, count, arguments, NULL, &reason);
-    if (rc == 0 && serve.config.file != NULL) {
-        rc = config_file_read(&options, serve.config.file, &reason);
-    }
-    if (rc == 0) {
-        status = serve_configured(&serve);
+    enum fw_cmd_status status = FW_CMD_OK;
+    if (serve.config.help) {
+        serve_print_help(stdout);
+    } else if (serve.config.version) {
+        status = fw_cmd_version.run(0, NULL);
+    } else if (serve.config.license) {
+        (void)puts("Fairway is licensed under the Apache License, Version 2.0.");
     } else {
-        status = fail(rc, &reason);
+        status = serve_start(&serve, &options);
     }
     fw_options_fini(&options);
     return status;
 }
 
-const struct fw_command fw_command_serve = {
+const struct fw_command fw_cmd_serve = {
     .name = "serve",
     .summary = "be a memcached server",
     .run = serve_run,

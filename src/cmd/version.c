@@ -5,7 +5,7 @@
 
 static enum fw_cmd_status version_run(int count, char **arguments)
 {
-    enum fw_cmd_status status = fw_cmd_no_arguments(&fw_command_version, count, arguments);
+    enum fw_cmd_status status = fw_cmd_no_arguments(&fw_cmd_version, count, arguments);
     if (status == FW_CMD_OK) {
         (void)puts("fairway " FW_VERSION);
     }
@@ -20,7 +20,7 @@ static void version_print_help(FILE *out)
                 out);
 }
 
-const struct fw_command fw_command_version = {
+const struct fw_command fw_cmd_version = {
     .name = "version",
     .summary = "print the version",
     .run = version_run,

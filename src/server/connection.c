@@ -3,196 +3,607 @@
 
 #include <errno.h>
 #include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "io/clock.h"
+#include "engine/core.h"
+#include "server/state.h"
 
-enum { NS_PER_S = 1000000000 };
+/* With its place in a pool and in the reactor. The limit is 1 KiB, but there are ten thousands. */
+static_assert(sizeof(struct fw_connection) <= 512, "an idle connection is small");
 
-static void connection_readable(struct fw_stream *stream);
-static void connection_received(struct fw_stream *stream, ssize_t result);
-static void connection_sent(struct fw_stream *stream, ssize_t result);
-static void connection_closed(struct fw_stream *stream);
-
-static const struct fw_stream_events connection_events = {
-    .readable = connection_readable,
-    .received = connection_received,
-    .sent = connection_sent,
-    .closed = connection_closed,
+/* What a turn has come to. */
+enum outcome {
+    IDLE, /* All that has come is answered. */
+    MORE, /* There is more to do: another turn, when it is admitted. */
+    KEPT, /* The socket did not take all of the reply. */
+    OVER, /* Close it. */
 };
+
+static struct fw_connection *connection_of_fom(struct fw_fom *fom)
+{
+    return FW_FOM_OF(fom, struct fw_connection);
+}
 
 static struct fw_connection *connection_of(struct fw_stream *stream)
 {
     return FW_CONTAINER_OF(stream, struct fw_connection, stream);
 }
 
-int fw_connections_init(struct fw_connections *connections, uint32_t limit)
-{
-    fw_list_init(&connections->open);
-    int rc = fw_pool_init(&connections->pool, sizeof(struct fw_connection),
-                          alignof(struct fw_connection), 0, limit);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = fw_pool_init(&connections->buffers_pool, sizeof(struct fw_connection_buffers),
-                      FW_CACHE_LINE, 0, limit);
-    if (rc != 0) {
-        fw_pool_fini(&connections->pool);
-    }
-    return rc;
-}
+/* ---- admission ----------------------------------------------------------------------------- */
 
-void fw_connections_fini(struct fw_connections *connections)
+/* The scheduler's call-back: this connection is next. */
+static int connection_admitted(struct fw_sched_getter *getter, struct fw_sched_request *request)
 {
-    FW_ASSERT(fw_list_is_empty(&connections->open));
-    fw_pool_fini(&connections->buffers_pool);
-    fw_pool_fini(&connections->pool);
-}
-
-int fw_connection_open(struct fw_connections *connections, int fd)
-{
-    struct fw_connection *connection = fw_pool_alloc(&connections->pool);
-    if (connection == NULL) {
-        return -EMFILE;
+    struct fw_server_core *core = FW_CONTAINER_OF(getter, struct fw_server_core, getter);
+    if (request == NULL) {
+        return 0; /* The core ends. */
     }
-    memset(connection, 0, sizeof *connection);
-    int rc = fw_stream_open(&connection->stream, connections->reactor, fd, &connection_events);
-    if (rc != 0) {
-        fw_pool_free(&connections->pool, connection);
-        return rc;
+    struct fw_connection *connection = FW_CONTAINER_OF(request, struct fw_connection, request);
+    connection->is_admitted = true;
+    fw_fom_mark(&connection->fom, "ADMIT");
+    if (connection != core->serving) { /* Else it looks when this returns. */
+        fw_fom_wake(&connection->fom);
     }
-    connection->connections = connections;
-    fw_old_session_init(&connection->session, connections->store, connections->item_size_max);
-    fw_list_push_back(&connections->open, &connection->link);
-    fw_stream_wait(&connection->stream);
     return 0;
 }
 
-static void connection_close(struct fw_connection *connection)
+/* Uses the admission up, and lets the next one in. */
+static void connection_pass_on(struct fw_connection *connection)
 {
-    fw_list_remove(&connection->link);
-    fw_old_session_fini(&connection->session);
-    fw_stream_close(&connection->stream);
+    FW_ASSERT(connection->is_admitted);
+    connection->is_admitted = false;
+    fw_sched_get_next(&connection->core->sched, &connection->core->getter);
 }
 
-void fw_connections_close(struct fw_connections *connections)
+/* Takes back that it has something to do. */
+static void connection_withdraw(struct fw_connection *connection)
 {
-    while (!fw_list_is_empty(&connections->open)) {
-        connection_close(
-            FW_LIST_ENTRY(fw_list_first(&connections->open), struct fw_connection, link));
+    if (fw_sched_is_waiting(&connection->request)) {
+        fw_sched_cancel(&connection->core->sched, &connection->request);
     }
-}
-
-static void connection_buffers_release(struct fw_connection *connection)
-{
-    fw_pool_free(&connection->connections->buffers_pool, connection->buffers);
-    connection->buffers = NULL;
-}
-
-static void connection_closed(struct fw_stream *stream)
-{
-    struct fw_connection *connection = connection_of(stream);
-    struct fw_connections *connections = connection->connections;
-    if (connection->buffers != NULL) {
-        connection_buffers_release(connection);
+    if (connection->is_admitted) {
+        connection_pass_on(connection);
     }
-    fw_pool_free(&connections->pool, connection);
-    connections->closed(connections);
-}
-
-/* Lets the session answer what has arrived, as far as one output buffer goes. */
-static void connection_answer(struct fw_connection *connection)
-{
-    struct fw_connection_buffers *buffers = connection->buffers;
-    struct fw_old_session_step step =
-        fw_old_session_run(&connection->session, buffers->input, connection->input_length,
-                       buffers->output, sizeof buffers->output, fw_clock_wall_ns() / NS_PER_S);
-    connection->input_length -= (uint32_t)step.consumed;
-    if (connection->input_length > 0 && step.consumed > 0) {
-        memmove(buffers->input, buffers->input + step.consumed, connection->input_length);
-    }
-    connection->unsent = (struct iovec){.iov_base = buffers->output, .iov_len = step.produced};
-    connection->more = step.more;
-}
-
-/* Takes note of what a send did. False: the connection is broken. */
-static bool connection_note_sent(struct fw_connection *connection, ssize_t result)
-{
-    if (result <= 0) {
-        return false;
-    }
-    FW_ASSERT((size_t)result <= connection->unsent.iov_len);
-    connection->unsent.iov_base = (char *)connection->unsent.iov_base + result;
-    connection->unsent.iov_len -= (size_t)result;
-    return true;
-}
-
-/* Answers and sends in turn until the input is used up, the socket is full, or all is over. */
-static void connection_go_on(struct fw_connection *connection)
-{
-    for (;;) {
-        while (connection->unsent.iov_len > 0) {
-            ssize_t result = fw_stream_send(&connection->stream, &connection->unsent, 1);
-            if (result == -EINPROGRESS) {
-                return; /* connection_sent() follows. */
-            }
-            if (!connection_note_sent(connection, result)) {
-                connection_close(connection);
-                return;
-            }
-        }
-        if (!connection->more) {
-            break;
-        }
-        connection_answer(connection);
-    }
-    if (connection->session.state == FW_OLD_SESSION_CLOSED) {
-        connection_close(connection);
-        return;
-    }
-    if (connection->input_length == 0) {
-        connection_buffers_release(connection);
-    }
-    fw_stream_wait(&connection->stream);
 }
 
 static void connection_readable(struct fw_stream *stream)
 {
     struct fw_connection *connection = connection_of(stream);
-    if (connection->buffers == NULL) {
-        connection->buffers = fw_pool_alloc(&connection->connections->buffers_pool);
-        if (connection->buffers == NULL) {
-            connection_close(connection); /* Out of memory; the client may try again. */
-            return;
-        }
+    connection->is_waiting = false;
+    fw_sched_incoming(&connection->core->sched, &connection->request);
+}
+
+/* ---- input --------------------------------------------------------------------------------- */
+
+/* Copies what lies in the core's buffer to memory of the connection that left it there. */
+static void input_evict(struct fw_server_core *core)
+{
+    struct fw_connection *owner = core->owner;
+    core->owner = NULL;
+    FW_ASSERT(owner->rest == NULL && core->end > core->begin);
+    owner->rest_length = core->end - core->begin;
+    owner->rest = malloc(owner->rest_length);
+    if (owner->rest == NULL) {
+        owner->is_broken = true; /* It has lost bytes, and learns of it when it next looks. */
+        fw_fom_wake(&owner->fom);
+        return;
     }
-    ssize_t result =
-        fw_stream_receive(stream, connection->buffers->input + connection->input_length,
-                          sizeof connection->buffers->input - connection->input_length);
-    if (result != -EINPROGRESS) {
-        connection_received(stream, result);
+    memcpy(owner->rest, core->input + core->begin, owner->rest_length);
+}
+
+/* Makes the core's buffer this connection's, with what it had left over at the front. */
+static void input_claim(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    if (core->owner == connection) {
+        return;
+    }
+    if (core->owner != NULL) {
+        input_evict(core);
+    }
+    core->owner = connection;
+    core->begin = 0;
+    core->end = 0;
+    if (connection->rest != NULL) {
+        memcpy(core->input, connection->rest, connection->rest_length);
+        core->end = connection->rest_length;
+        free(connection->rest);
+        connection->rest = NULL;
     }
 }
 
-static void connection_received(struct fw_stream *stream, ssize_t result)
+/* What is left in the buffer is this connection's until another needs the buffer. */
+static void input_leave(struct fw_connection *connection)
 {
-    struct fw_connection *connection = connection_of(stream);
-    if (result <= 0) {
-        connection_close(connection);
-        return;
+    struct fw_server_core *core = connection->core;
+    FW_ASSERT(core->owner == connection);
+    core->owner = core->end > core->begin ? connection : NULL;
+}
+
+/* Ends what the connection has in either place. */
+static void input_drop(struct fw_connection *connection)
+{
+    if (connection->core->owner == connection) {
+        connection->core->owner = NULL;
     }
-    connection->input_length += (uint32_t)result;
-    connection_answer(connection);
-    connection_go_on(connection);
+    free(connection->rest);
+    connection->rest = NULL;
+}
+
+/* Has enough come for another run to make sense? */
+static bool input_suffices(const struct fw_connection *connection)
+{
+    const struct fw_server_core *core = connection->core;
+    return core->end - core->begin >= connection->wanted;
+}
+
+/*
+ * Receives behind what is there; a large value goes straight to its place. Bytes, 0 at the end of
+ * the stream, or a negative errno.
+ */
+static ssize_t input_receive(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    uint32_t length = core->end - core->begin;
+    size_t room = 0;
+    char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
+    if (body != NULL && room > 0) {
+        ssize_t received = fw_stream_receive_now(&connection->stream, body, room);
+        if (received > 0) {
+            fw_session_body_received(&connection->session, (size_t)received);
+            connection->wanted = (size_t)received < room ? 1 : 0;
+        }
+        return received;
+    }
+    if (core->begin > 0) {
+        memmove(core->input, core->input + core->begin, length);
+        core->begin = 0;
+        core->end = length;
+    }
+    FW_ASSERT(length < sizeof core->input);
+    ssize_t received = fw_stream_receive_now(&connection->stream, core->input + core->end,
+                                             sizeof core->input - length);
+    core->end += received > 0 ? (uint32_t)received : 0;
+    return received;
+}
+
+/* ---- replies ------------------------------------------------------------------------------- */
+
+/* Sends the core's reply, and keeps what the socket does not take. False: it is broken. */
+static bool reply_send(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    struct fw_reply *reply = &core->cache.reply;
+    uint32_t count = fw_reply_finish(reply);
+    if (count == 0) {
+        return true;
+    }
+    size_t length = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        length += reply->pieces[i].iov_len;
+    }
+    ssize_t sent = fw_stream_send_now(&connection->stream, reply->pieces, (int)count);
+    sent = sent == -EAGAIN ? 0 : sent;
+    bool is_whole = sent >= 0;
+    if (sent >= 0) {
+        fw_counter_add(&core->metrics->bytes_written, (uint64_t)sent);
+    }
+    if (FW_UNLIKELY(sent >= 0 && (size_t)sent < length)) {
+        fw_counter_increment(&core->metrics->replies_kept);
+        connection->unsent = fw_unsent_create(reply, (size_t)sent);
+        is_whole = connection->unsent != NULL;
+        atomic_store_explicit(&connection->is_kept, is_whole, memory_order_relaxed);
+    }
+    fw_reply_clear(reply);
+    return is_whole;
 }
 
 static void connection_sent(struct fw_stream *stream, ssize_t result)
 {
     struct fw_connection *connection = connection_of(stream);
-    if (!connection_note_sent(connection, result)) {
-        connection_close(connection);
-        return;
+    connection->is_sending = false;
+    connection->sent = result;
+    fw_fom_wake(&connection->fom);
+}
+
+static void unsent_drop(struct fw_connection *connection)
+{
+    if (connection->unsent != NULL) {
+        fw_unsent_destroy(connection->unsent, connection->core->cache.table);
+        connection->unsent = NULL;
+        atomic_store_explicit(&connection->is_kept, false, memory_order_relaxed);
     }
-    connection_go_on(connection);
+}
+
+/* ---- the stream's other events ------------------------------------------------------------- */
+
+static void connection_closed(struct fw_stream *stream)
+{
+    struct fw_connection *connection = connection_of(stream);
+    connection->is_closed = true;
+    fw_fom_wake(&connection->fom);
+}
+
+static const struct fw_stream_events connection_events = {
+    .readable = connection_readable,
+    .sent = connection_sent,
+    .closed = connection_closed,
+};
+
+/* ---- phases -------------------------------------------------------------------------------- */
+
+/* On the core where it is to live from now on. Then it is known to who looks from outside. */
+static int connection_settle(struct fw_connection *connection)
+{
+    struct fw_server *server = connection->listening->server;
+    connection->core = server->cores[fw_fom_core(&connection->fom)->index];
+    int rc = fw_stream_open(&connection->stream, connection->core->reactor, connection->fd,
+                            &connection_events);
+    if (rc == 0) {
+        connection->is_open = true;
+        fw_mutex_lock(&server->lock);
+        fw_list_push_back(&server->connections, &connection->link);
+        fw_mutex_unlock(&server->lock);
+    }
+    return rc;
+}
+
+static void connection_hide(struct fw_connection *connection)
+{
+    struct fw_server *server = connection->listening->server;
+    fw_mutex_lock(&server->lock);
+    fw_list_remove(&connection->link);
+    fw_mutex_unlock(&server->lock);
+}
+
+static int connection_initialise(struct fw_fom *fom)
+{
+    return connection_settle(connection_of_fom(fom));
+}
+
+/* While the engine has it, between two cores, it is only a descriptor and a session. */
+static bool connection_depart(struct fw_fom *fom)
+{
+    struct fw_connection *connection = connection_of_fom(fom);
+    struct fw_server_core *core = connection->core;
+    if (!connection->is_open || connection->is_closing || connection->is_admitted ||
+        connection->unsent != NULL) {
+        return false; /* It has something under way here. */
+    }
+    connection_hide(connection);
+    if (fw_sched_is_waiting(&connection->request)) {
+        fw_sched_cancel(&core->sched, &connection->request);
+    }
+    if (core->owner == connection) {
+        input_evict(core);
+    }
+    connection->fd = fw_stream_take(&connection->stream);
+    connection->is_open = false;
+    connection->is_waiting = false;
+    return true;
+}
+
+/* The tick that follows waits for input, or to be admitted if it has some left. */
+static void connection_arrive(struct fw_fom *fom)
+{
+    struct fw_connection *connection = connection_of_fom(fom);
+    connection->is_broken = connection_settle(connection) != 0 || connection->is_broken;
+}
+
+/* Nothing is to be done until the client says more. */
+static enum fw_step connection_rest(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    const struct fw_server *server = connection->core->server;
+    /* Acquire, for the release in server.c. */
+    if (FW_UNLIKELY(atomic_load_explicit(&server->is_draining, memory_order_acquire))) {
+        return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+    }
+    if (!connection->is_waiting) {
+        connection->is_waiting = true;
+        fw_stream_wait(&connection->stream);
+    }
+    if (FW_LIKELY(server->config.idle_timeout_ns == 0)) {
+        return fw_fom_wait(fom, FW_CONNECTION_WAIT);
+    }
+    /* Relaxed: its own. */
+    int64_t since = atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
+    return fw_fom_wait_until(fom, FW_CONNECTION_WAIT, since + server->config.idle_timeout_ns);
+}
+
+/* One turn has ended, or a reply was sent at last: where to go from here. */
+static enum fw_step connection_go_on(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    if (connection->is_last || connection->is_broken) {
+        return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+    }
+    if (connection->is_admitted) {
+        return fw_fom_goto(fom, FW_CONNECTION_SERVE);
+    }
+    if (fw_sched_is_waiting(&connection->request)) {
+        return fw_fom_wait(fom, FW_CONNECTION_WAIT);
+    }
+    if (connection->needs_input) {
+        return connection_rest(connection);
+    }
+    fw_sched_incoming(&connection->core->sched, &connection->request);
+    return connection->is_admitted ? fw_fom_goto(fom, FW_CONNECTION_SERVE)
+                                   : fw_fom_wait(fom, FW_CONNECTION_WAIT);
+}
+
+static enum fw_step connection_wait(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    bool is_idle = !connection->is_admitted && !fw_sched_is_waiting(&connection->request);
+    if (FW_UNLIKELY(fw_fom_timed_out(fom)) && is_idle) {
+        fw_counter_increment(&connection->core->metrics->idle_kicks);
+        return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+    }
+    return connection_go_on(connection);
+}
+
+/* Sends what was replied so far. What comes of it decides where `outcome` leads. */
+static enum outcome connection_flush(struct fw_connection *connection, enum outcome outcome)
+{
+    if (!reply_send(connection)) {
+        return OVER;
+    }
+    return connection->unsent != NULL ? KEPT : outcome;
+}
+
+/*
+ * Answers what has come, up to the session's share. Replies are sent if there is no room for more;
+ * else they may wait for those of the next turn.
+ */
+static enum outcome connection_turn(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    if (connection->needs_input) {
+        ssize_t received = input_receive(connection);
+        if (received <= 0) {
+            return received == -EAGAIN ? IDLE : OVER;
+        }
+        fw_counter_add(&core->metrics->bytes_read, (uint64_t)received);
+        if (!input_suffices(connection)) {
+            return IDLE;
+        }
+    }
+    struct fw_session_step step = fw_session_run(
+        &connection->session, &core->cache, core->input + core->begin, core->end - core->begin);
+    FW_ASSERT(step.consumed <= core->end - core->begin);
+    core->begin += (uint32_t)step.consumed;
+    connection->needs_input = step.end == FW_SESSION_INPUT;
+    connection->wanted = connection->needs_input ? (uint32_t)step.wanted : 0;
+    FW_ASSERT(!connection->needs_input || core->end - core->begin <= FW_CONNECTION_REST_MAX);
+    fw_sched_charge(&core->sched, &connection->request, step.commands);
+    switch (step.end) {
+    case FW_SESSION_INPUT:
+        return IDLE;
+    case FW_SESSION_OUTPUT:
+        return connection_flush(connection, MORE);
+    case FW_SESSION_TURN:
+        return MORE;
+    case FW_SESSION_CLOSE:
+        connection->is_last = true;
+        break;
+    }
+    return OVER;
+}
+
+/* Turn after turn, as long as the scheduler has nobody else to let in. */
+static enum outcome connection_turns(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    enum outcome outcome = MORE;
+    for (uint32_t i = 0; i < FW_CONNECTION_TURNS && connection->is_admitted; i++) {
+        fw_counter_increment(&core->metrics->turns);
+        outcome = connection->is_broken ? OVER : connection_turn(connection);
+        if (outcome == MORE) { /* Behind all who wait; if nobody does, at once. */
+            fw_counter_increment(&core->metrics->conn_yields);
+            fw_sched_incoming(&core->sched, &connection->request);
+        }
+        connection_pass_on(connection);
+    }
+    if (outcome != KEPT) {
+        outcome = connection_flush(connection, outcome);
+    }
+    if (outcome == KEPT) {
+        connection_withdraw(connection); /* Others are not made to wait for its client. */
+    }
+    return outcome;
+}
+
+static enum fw_step connection_serve(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    struct fw_fom *fom = &connection->fom;
+    FW_ASSERT(connection->is_admitted && connection->unsent == NULL);
+    FW_ASSERT(fw_reply_is_empty(&core->cache.reply));
+    fw_cache_local_set_time(&core->cache, fw_fom_now(fom));
+    /* Relaxed: only shown, and its own. */
+    atomic_store_explicit(&connection->active_ns, fw_fom_now(fom), memory_order_relaxed);
+    core->serving = connection;
+    input_claim(connection);
+    enum outcome outcome = connection_turns(connection);
+    core->serving = NULL;
+    input_leave(connection);
+    switch (outcome) {
+    case IDLE:
+        return connection_rest(connection);
+    case MORE:
+        return connection->is_admitted ? fw_fom_yield(fom, FW_CONNECTION_SERVE)
+                                       : fw_fom_wait(fom, FW_CONNECTION_WAIT);
+    case KEPT:
+        return fw_fom_goto(fom, FW_CONNECTION_SEND);
+    case OVER:
+        break;
+    }
+    return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+}
+
+static enum fw_step connection_send(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    struct fw_unsent *unsent = connection->unsent;
+    /* Nobody is made to wait for this client's sake. */
+    FW_ASSERT(!connection->is_admitted && !fw_sched_is_waiting(&connection->request));
+    while (!connection->is_sending) {
+        if (connection->sent == 0) {
+            connection->sent = fw_stream_send(&connection->stream, unsent->pieces + unsent->first,
+                                              (int)(unsent->count - unsent->first));
+        }
+        if (connection->sent == -EINPROGRESS) {
+            connection->sent = 0;
+            connection->is_sending = true;
+            break;
+        }
+        if (connection->sent < 0) {
+            return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+        }
+        fw_counter_add(&connection->core->metrics->bytes_written, (uint64_t)connection->sent);
+        bool is_all = fw_unsent_advance(unsent, (size_t)connection->sent);
+        connection->sent = 0;
+        if (is_all) {
+            unsent_drop(connection);
+            return connection_go_on(connection);
+        }
+    }
+    return fw_fom_wait(fom, FW_CONNECTION_SEND);
+}
+
+/* Gives back what it has of its core. */
+static void connection_leave_core(struct fw_connection *connection)
+{
+    connection_withdraw(connection);
+    input_drop(connection);
+    unsent_drop(connection);
+    fw_session_fini(&connection->session, &connection->core->cache);
+}
+
+/* Lets go of all that others could meet it by, and of its memory. */
+static void connection_let_go(struct fw_connection *connection)
+{
+    struct fw_listening *listening = connection->listening;
+    connection->is_closing = true;
+    if (connection->core != NULL) { /* Else it was ended before its first tick. */
+        connection_leave_core(connection);
+    }
+    if (connection->is_open) {
+        connection_hide(connection);
+    }
+    /* Before its client can see the end: who then connects again finds room. */
+    fw_server_connection_gone(listening->server);
+    if (connection->is_open) {
+        fw_stream_close(&connection->stream);
+    } else {
+        struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
+        fw_listener_refuse(&listening->listener, connection->fd, &nothing);
+        connection->is_closed = true;
+    }
+}
+
+/* In CLOSE and in FAILED. */
+static enum fw_step connection_close(struct fw_connection *connection)
+{
+    if (!connection->is_closing) {
+        connection_let_go(connection);
+    }
+    return connection->is_closed ? fw_fom_finish(&connection->fom)
+                                 : fw_fom_wait(&connection->fom, connection->fom.phase);
+}
+
+static enum fw_step connection_tick(struct fw_fom *fom)
+{
+    struct fw_connection *connection = connection_of_fom(fom);
+    switch (fom->phase) {
+    case FW_CONNECTION_WAIT:
+        return connection_wait(connection);
+    case FW_CONNECTION_SERVE:
+        return connection_serve(connection);
+    case FW_CONNECTION_SEND:
+        return connection_send(connection);
+    default:
+        return connection_close(connection);
+    }
+}
+
+/* ---- the type ------------------------------------------------------------------------------ */
+
+/*
+ * A client may let us wait for its words and for its ear as long as it likes. When the server ends
+ * it has drained before the domain does, so nothing is lost by failing those who wait.
+ */
+static const struct fw_phase connection_phases[] = {
+    {"WAIT", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
+    {"SERVE",
+     FW_PHASE_BIT(FW_CONNECTION_WAIT) | FW_PHASE_BIT(FW_CONNECTION_SEND) |
+         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
+     false},
+    {"SEND",
+     FW_PHASE_BIT(FW_CONNECTION_WAIT) | FW_PHASE_BIT(FW_CONNECTION_SERVE) |
+         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
+     true},
+    {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), false},
+};
+
+const struct fw_fom_type fw_connection_type = {
+    .name = "connection",
+    .size = sizeof(struct fw_connection),
+    .phases = connection_phases,
+    .phase_count = FW_ARRAY_LENGTH(connection_phases),
+    .initialise = connection_initialise,
+    .tick = connection_tick,
+    .depart = connection_depart,
+    .arrive = connection_arrive,
+};
+
+/* ---- cores --------------------------------------------------------------------------------- */
+
+int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
+                        const struct fw_sched_config *sched)
+{
+    core->server = server;
+    core->owner = NULL;
+    core->serving = NULL;
+    core->getter = (struct fw_sched_getter){.ready = connection_admitted};
+    core->metrics = aligned_alloc(alignof(struct fw_metrics_server), sizeof *core->metrics);
+    if (core->metrics == NULL) {
+        return -ENOMEM;
+    }
+    *core->metrics = (struct fw_metrics_server){0};
+    int rc = fw_metrics_register(&server->metrics, &fw_server_metric_table, &core->metrics->source);
+    if (rc != 0) {
+        goto no_metrics;
+    }
+    rc = fw_cache_local_init(&core->cache, &server->cache);
+    if (rc != 0) {
+        goto no_cache;
+    }
+    rc = fw_sched_init(&core->sched, sched);
+    if (rc != 0) {
+        goto no_sched;
+    }
+    fw_sched_get_next(&core->sched, &core->getter);
+    return 0;
+
+no_sched:
+    fw_cache_local_fini(&core->cache);
+no_cache:
+    fw_metrics_unregister(&server->metrics, &core->metrics->source);
+no_metrics:
+    free(core->metrics);
+    return rc;
+}
+
+void fw_server_core_fini(struct fw_server_core *core)
+{
+    FW_ASSERT(core->owner == NULL && core->serving == NULL);
+    fw_sched_shutdown(&core->sched);
+    fw_sched_fini(&core->sched);
+    fw_cache_local_fini(&core->cache);
+    fw_metrics_unregister(&core->server->metrics, &core->metrics->source);
+    free(core->metrics);
 }

@@ -1,73 +1,122 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One client's connection: a stream, a session, and buffers only while there is something in them.
+ * One client's connection: a fom with a stream and a session, and memory only while it needs some.
  *
- * An idle connection is this struct and nothing else. When it becomes readable it takes a pair of
- * buffers from its locality's pool, and gives them back as soon as every byte that arrived has been
- * answered and every answer has been sent. A client that stops in the middle of a line, or does not
- * read its replies, keeps its pair and no more: while replies wait, nothing further is read from
- * it.
+ *             readable, admitted
+ *     WAIT ──────────────────────► SERVE ──── the socket is full ────► SEND
+ *      ▲                            │ ▲ │                                │
+ *      ├────── all is answered ─────┘ │ └── quit, end, error ─► CLOSE    │
+ *      └──── admitted ────────────────┘                           ▲      │
+ *      ▲   (more to do: in the scheduler's queue meanwhile)       │      │
+ *      └──────────────────────── all is sent ─────────────────────┴──────┘
  *
- *             readable                 all answered
- *     IDLE ──────────────► RECEIVING ───────────────► IDLE
- *      ▲                    │     ▲ rest of a command
- *      │                    ▼     │
- *      └──────────────── ANSWERING ◄──► SENDING (the socket is full)
- *                            │ quit, end of stream, error
- *                            ▼
- *                         CLOSING ── closed ──► back to the pool
+ * Nothing is served that the request scheduler has not admitted: that a connection is readable, or
+ * that it has more to do when its share is over, is handed to its core's head (fairway/sched.h),
+ * and one connection per core at a time is let through. A turn is what has arrived, up to the
+ * input buffer's size and a number of commands, or one buffer full of replies.
  *
- * One readiness is one receive of at most a buffer's size, then the connection goes behind the
- * others: that is the quantum.
+ * What the connections of a core share (struct fw_server_core): the scheduler's head, its part of
+ * the cache, one buffer for input, one for replies. A connection that gets all it needs in one turn
+ * owns no memory beyond this struct. Otherwise:
+ *
+ *   - input that is not a whole command yet stays in the shared buffer, which remembers whose it
+ *     is; only when another connection needs the buffer it is copied to memory of its owner's. So a
+ *     single busy connection copies nothing, and an idle one pays for what it left unfinished;
+ *   - a reply that the socket does not take is kept (server/unsent.h), and nothing is read
+ * meanwhile;
+ *   - a large value is received into its own place in the table's memory.
+ *
+ * Ownership: foms live in the domain's pools. The server's list of connections, under its lock, is
+ * for who looks from outside (stats, drain): a connection leaves it before it closes its socket.
+ * Threads: all but that list belongs to the core's turn; `active_ns` may be read by anyone.
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/uio.h>
+
+#include <fairway/engine.h>
+#include <fairway/sched.h>
 
 #include "base/base.h"
 #include "base/list.h"
-#include "base/pool.h"
-#include "cache/protocol.h"
+#include "cache/cache.h"
+#include "cache/session.h"
 #include "io/reactor.h"
+#include "server/metrics.h"
+#include "server/unsent.h"
 
-struct fw_connection_buffers {
-    char input[2 * FW_OLD_PROTOCOL_LINE_MAX]; /* A whole line and as much again behind it. */
-    char output[16384];
+struct fw_server;
+struct fw_listening;
+struct fw_connection;
+
+enum {
+    FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
+    FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
+    FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
 };
 
-/* What the connections of one locality share. */
-struct fw_connections {
+/* What the connections of one core share; the turn's. */
+struct fw_server_core {
+    struct fw_server *server;
     struct fw_reactor *reactor;
-    struct fw_old_store *store;
-    struct fw_pool pool;         /* Of struct fw_connection. */
-    struct fw_pool buffers_pool; /* Of struct fw_connection_buffers. */
-    struct fw_list open;
-    uint32_t item_size_max;
-    void (*closed)(struct fw_connections *connections); /* One more place is free. */
+    struct fw_sched sched;
+    struct fw_sched_getter getter;
+    struct fw_connection *serving; /* In a tick now. */
+    struct fw_metrics_server *metrics;
+    /* Input between `begin` and `end` is left over from a turn of `owner`; NULL: nobody's. */
+    struct fw_connection *owner;
+    uint32_t begin;
+    uint32_t end;
+    struct fw_cache_local cache;
+    char input[FW_CONNECTION_REST_MAX + FW_CONNECTION_INPUT];
 };
 
 struct fw_connection {
+    struct fw_fom fom;
+    struct fw_server_core *core;
     struct fw_stream stream;
-    struct fw_old_session session;
-    struct fw_connections *connections;
-    struct fw_list_link link; /* In `open`. */
-    struct fw_connection_buffers *buffers;
-    struct iovec unsent; /* The part of the output that is still to be sent. */
-    uint32_t input_length;
-    bool more; /* The session stopped for want of output. */
+    struct fw_session session;
+    struct fw_sched_request request;
+    struct fw_unsent *unsent;
+    char *rest; /* Input left over from a turn; NULL: none, or it is in the core's buffer. */
+    uint32_t rest_length;
+    uint32_t wanted; /* So much input must be there before another run makes sense. */
+    int fd;          /* Until the stream is open. */
+    bool is_open;
+    bool is_waiting;           /* For the stream to be readable. */
+    bool is_admitted;          /* By the scheduler, and not served since. */
+    bool needs_input;          /* Else there is something left to do without. */
+    bool is_sending;           /* A send is under way. */
+    bool is_last;              /* When all is sent it closes. */
+    bool is_broken;            /* Something of it was lost: close it. */
+    bool is_closing;           /* Has let go of everything; waits for the reactor to do so too. */
+    bool is_closed;            /* The reactor has. */
+    ssize_t sent;              /* What the last send that was under way has answered. */
+    atomic_bool is_kept;       /* It has something unsent. Relaxed: only shown. */
+    _Atomic int64_t active_ns; /* When it was last served. Relaxed: only shown, and its own. */
+    struct fw_listening *listening;
+    struct fw_list_link link; /* In the server's list; under its lock. */
 };
 
-/* `limit` connections at the most. Returns 0 or -ENOMEM. */
-FW_MUST_CHECK int fw_connections_init(struct fw_connections *connections, uint32_t limit);
+/* Phases. */
+enum {
+    FW_CONNECTION_WAIT = FW_PHASE_FIRST,
+    FW_CONNECTION_SERVE,
+    FW_CONNECTION_SEND,
+    FW_CONNECTION_CLOSE,
+};
 
-/* All connections must have been closed and reported so. */
-void fw_connections_fini(struct fw_connections *connections);
+/* All but its limit, which is the server's. */
+extern const struct fw_fom_type fw_connection_type;
 
-/* Serves `fd`. -EMFILE: the limit is reached; that and other errors leave `fd` to the caller. */
-FW_MUST_CHECK int fw_connection_open(struct fw_connections *connections, int fd);
-
-/* Begins to close all of them. */
-void fw_connections_close(struct fw_connections *connections);
+/*
+ * Makes a core's share. `metrics` is registered. The core's turn is not in use yet. Returns 0 or a
+ * negative errno.
+ */
+FW_MUST_CHECK int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
+                                      const struct fw_sched_config *sched);
+/* No connection is left. */
+void fw_server_core_fini(struct fw_server_core *core);

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The server's own options: where it listens, how much it may take. The rows are in options.c.
+ *
+ * Besides these there are memcached's options that mean nothing here (how its slabs grow, how its
+ * threads that maintain lists behave). A start script that names them must work, so they are
+ * accepted, in a table of their own, and the program says once that they do nothing.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <fairway/sched.h>
+
 #include "base/option.h"
+#include "cache/cache.h"
+#include "engine/options.h"
+#include "jobs/options.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
 
@@ -18,9 +28,29 @@ struct fw_server_config {
     uint64_t unix_mode;
     uint64_t backlog;
     uint64_t memory;      /* Bytes for items and table. */
-    uint64_t item_size;   /* Bytes of the largest value. */
+    uint64_t item_size;   /* Bytes of the largest item, counted as memcached does. */
     uint64_t connections; /* At the same time. */
+    bool refuses_fast;    /* Beyond that they are told so and closed; else they wait. */
+    uint64_t threads;     /* Localities; 0: as the engine's options say. */
+    uint64_t turn_commands;
+    int64_t idle_timeout_ns; /* 0: never. */
+    int64_t drain_ns;
+    bool no_evictions;
+    bool no_cas;
+    bool no_flush;
+    bool no_dump;
+    bool has_shutdown;
+    bool has_locking;
+    const char *auth_file; /* Of the text protocol; NULL: none. */
+    bool has_sasl;
+    const char *sasl_file;     /* NULL: auth_file. */
+    enum fw_protocol protocol; /* UNKNOWN: both, unless there are users; then theirs. */
     enum fw_server_io_engine io_engine;
+
+    /* Of the parts; each has a table of its own. All zero is sensible. */
+    struct fw_engine_config engine;
+    struct fw_jobs_config jobs;
+    struct fw_sched_config sched;
 };
 
 /* In the order of the enum, NULL at the end; as fw_reactor_choose() knows them. */
@@ -28,3 +58,12 @@ extern const char *const fw_server_io_engines[];
 
 extern const struct fw_option fw_server_options[];
 extern const size_t fw_server_options_count;
+
+/* What is accepted and ignored: one field for each kind of value, all rows write there. */
+struct fw_server_ignored {
+    const char *text;
+    bool yes;
+    uint64_t count;
+};
+extern const struct fw_option fw_server_ignored_options[];
+extern const size_t fw_server_ignored_options_count;

@@ -10,172 +10,314 @@
 #include <fairway/log.h>
 
 #include "base/assert.h"
-#include "cache/store.h"
+#include "cache/auth.h"
+#include "engine/core.h"
 #include "io/address.h"
-#include "io/reactor.h"
-#include "io/signal.h"
-#include "server/connection.h"
-
-enum { LISTENERS_MAX = 32 };
+#include "io/clock.h"
+#include "io/random.h"
+#include "jobs/metrics.h"
+#include "server/listen.h"
+#include "server/state.h"
 
 FW_LOG_MODULE(server);
 
-struct listening {
-    struct fw_listener listener;
-    struct fw_server *server;
-    bool paused; /* For want of descriptors or memory; goes on when a connection has closed. */
-};
+/* ---- the host of the cache ----------------------------------------------------------------- */
 
-struct fw_server {
-    struct fw_reactor *reactor;
-    struct fw_old_store *store;
-    struct fw_connections connections;
-    struct fw_signals signals;
-    bool signals_open;
-    struct listening listening[LISTENERS_MAX];
-    uint32_t listening_count;
-    uint32_t open_count; /* Listeners and signals whose `closed` has not run. */
-    atomic_bool stop;
-};
-
-static struct listening *listening_of(struct fw_listener *listener)
+static void host_set_verbosity(void *context, unsigned level)
 {
-    return FW_CONTAINER_OF(listener, struct listening, listener);
+    struct fw_server *server = context;
+    enum fw_log_level levels = FW_LOG_NOTICE + (level < 3 ? level : 3);
+    /* Relaxed: only shown. */
+    atomic_store_explicit(&server->verbosity, level, memory_order_relaxed);
+    int rc = fw_log_set_level(NULL, levels);
+    FW_ASSERT(rc == 0); /* All modules exist. */
 }
 
-static void listening_accepted(struct fw_listener *listener, int fd)
+static int host_shutdown(void *context, bool is_graceful)
 {
-    struct listening *listening = listening_of(listener);
-    if (fd < 0) {
-        listening->paused = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
-        FW_LOG(server, WARNING, "cannot accept a connection: %s%s", strerrordesc_np(-fd),
-               listening->paused ? "; waiting until one is closed" : "");
-        return;
+    struct fw_server *server = context;
+    if (!server->config.has_shutdown) {
+        return -EPERM;
     }
-    if (fw_connection_open(&listening->server->connections, fd) != 0) {
-        /* A client too many is told so and closed, as memcached does it. */
-        static char text[] = "ERROR Too many open connections\r\n";
-        struct iovec words = {.iov_base = text, .iov_len = sizeof text - 1};
-        fw_listener_refuse(listener, fd, &words);
+    FW_LOG(server, NOTICE, "stopping: a client has said shutdown");
+    if (is_graceful) {
+        fw_server_drain(server);
+    } else {
+        fw_server_stop(server);
     }
-}
-
-static void listening_closed(struct fw_listener *listener)
-{
-    listening_of(listener)->server->open_count--;
-}
-
-static const struct fw_listener_events listening_events = {
-    .accepted = listening_accepted,
-    .closed = listening_closed,
-};
-
-static void connection_gone(struct fw_connections *connections)
-{
-    struct fw_server *server = FW_CONTAINER_OF(connections, struct fw_server, connections);
-    for (uint32_t i = 0; i < server->listening_count; i++) {
-        if (server->listening[i].paused && !atomic_load(&server->stop)) {
-            server->listening[i].paused = false;
-            fw_listener_resume(&server->listening[i].listener);
-        }
-    }
-}
-
-static int listen_on(struct fw_server *server, const struct fw_server_config *config,
-                     const struct fw_address *address, struct fw_reason *reason)
-{
-    if (server->listening_count == LISTENERS_MAX) {
-        return fw_reason_set(reason, -E2BIG, "too many addresses to listen on, at most %d",
-                             LISTENERS_MAX);
-    }
-    struct listening *listening = &server->listening[server->listening_count];
-    listening->server = server;
-    struct fw_listener_options options = {.backlog = (int)config->backlog,
-                                          .mode = (mode_t)config->unix_mode};
-    int rc = fw_listener_open(&listening->listener, server->reactor, address, &options,
-                              &listening_events, reason);
-    if (rc != 0) {
-        return rc;
-    }
-    server->listening_count++;
-    server->open_count++;
-    char text[FW_ADDRESS_TEXT_SIZE];
-    fw_address_format(&listening->listener.address, text);
-    FW_LOG(server, NOTICE, "listening on %s", text);
     return 0;
 }
 
-/* Every address that `text` stands for. */
-static int listen_on_text(struct fw_server *server, const struct fw_server_config *config,
-                          const char *text, struct fw_reason *reason)
+/* ---- made ---------------------------------------------------------------------------------- */
+
+static int server_make_auth(struct fw_server *server, struct fw_reason *reason)
 {
-    struct fw_address addresses[LISTENERS_MAX];
-    int count = fw_address_parse(text, (uint16_t)config->port, FW_ADDRESS_RESOLVE, addresses,
-                                 LISTENERS_MAX, reason);
-    int rc = count < 0 ? count : 0;
-    for (int i = 0; i < count && rc == 0; i++) {
-        rc = listen_on(server, config, &addresses[i], reason);
+    const struct fw_server_config *config = &server->config;
+    const char *file = config->auth_file;
+    if (config->has_sasl && config->sasl_file != NULL) {
+        file = config->sasl_file;
+    }
+    if (config->has_sasl && file == NULL) {
+        return fw_reason_set(reason, -EINVAL,
+                             "--enable-sasl (-S) needs a file of users: give --sasl-file FILE, "
+                             "with a line user:password for each");
+    }
+    return file != NULL ? fw_auth_load(&server->cache.auth, file, reason) : 0;
+}
+
+/* Each way to log in belongs to a protocol; the other one would be a way around it. */
+static int server_choose_protocol(const struct fw_server_config *config, enum fw_protocol *protocol,
+                                  struct fw_reason *reason)
+{
+    enum fw_protocol only = config->has_sasl            ? FW_PROTOCOL_BINARY
+                            : config->auth_file != NULL ? FW_PROTOCOL_TEXT
+                                                        : FW_PROTOCOL_UNKNOWN;
+    if (only != FW_PROTOCOL_UNKNOWN && config->protocol != FW_PROTOCOL_UNKNOWN &&
+        config->protocol != only) {
+        return fw_reason_set(reason, -EINVAL,
+                             only == FW_PROTOCOL_TEXT
+                                 ? "--auth-file (-Y) is for the text protocol: with --protocol "
+                                   "(-B) binary give --enable-sasl (-S)"
+                                 : "--enable-sasl (-S) is for the binary protocol: with --protocol "
+                                   "(-B) ascii give --auth-file (-Y) alone");
+    }
+    *protocol = only != FW_PROTOCOL_UNKNOWN ? only : config->protocol;
+    return 0;
+}
+
+static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
+{
+    const struct fw_server_config *config = &server->config;
+    struct fw_cache *cache = &server->cache;
+    enum fw_protocol protocol;
+    int rc = server_choose_protocol(config, &protocol, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    cache->settings = (struct fw_cache_settings){
+        .item_size_max = (uint32_t)config->item_size,
+        .has_cas = !config->no_cas,
+        .has_flush = !config->no_flush,
+        .has_dump = !config->no_dump,
+        .needs_login = config->auth_file != NULL || config->has_sasl,
+        .has_locking = config->has_locking,
+        .lines_max = (uint32_t)config->turn_commands,
+        .protocol = protocol,
+    };
+    cache->host = (struct fw_cache_host){.server = server,
+                                         .stats = fw_server_stats,
+                                         .stats_reset = fw_server_stats_reset,
+                                         .set_verbosity = host_set_verbosity,
+                                         .shutdown = host_shutdown};
+    cache->registry = &server->metrics;
+    struct fw_table_config table = {.memory = config->memory, .is_evicting = !config->no_evictions};
+    rc = fw_random_seed(&table.seed);
+    if (rc != 0) {
+        return fw_reason_errno(reason, rc, "cannot start: no random numbers");
+    }
+    rc = fw_cache_init(cache, &table, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = server_make_auth(server, reason);
+    if (rc != 0) {
+        fw_cache_fini(cache);
     }
     return rc;
 }
 
-static int listen_on_all(struct fw_server *server, const struct fw_server_config *config,
-                         struct fw_reason *reason)
+static void server_end_cache(struct fw_server *server)
 {
+    struct fw_cache *cache = &server->cache;
+    fw_auth_destroy(cache->auth);
+    fw_cache_fini(cache);
+}
+
+static int server_make_domain(struct fw_server *server, struct fw_reason *reason)
+{
+    struct fw_domain_config domain = {.metrics = &server->metrics};
+    const struct fw_engine_config *engine = &server->config.engine;
+    if (engine->wait_max_ns > 0) { /* Else nobody has filled it in, and zeros are sensible. */
+        int rc = fw_engine_configure(engine, &domain, reason);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (server->config.threads > 0) {
+        domain.locality_count = (uint32_t)server->config.threads;
+    }
+    server->connection_type = fw_connection_type;
+    server->connection_type.limit_count = (uint32_t)server->config.connections + FW_LISTEN_SLACK;
+    int rc = fw_domain_create(&server->domain, &domain);
+    if (rc != 0) {
+        return fw_reason_errno(reason, rc, "cannot make the engine");
+    }
+    rc = fw_domain_add_type(server->domain, &server->connection_type);
+    if (rc != 0) {
+        fw_domain_destroy(server->domain);
+        return fw_reason_errno(reason, rc, "cannot make the engine");
+    }
+    return 0;
+}
+
+static void server_end_cores(struct fw_server *server)
+{
+    for (uint32_t i = 0; i < server->core_count; i++) {
+        fw_server_core_fini(server->cores[i]);
+        free(server->cores[i]);
+    }
+    server->core_count = 0;
+}
+
+static int server_make_cores(struct fw_server *server, struct fw_reason *reason)
+{
+    uint32_t count = server->domain->core_count;
     int rc = 0;
-    if (config->unix_socket != NULL) {
-        rc = listen_on_text(server, config, config->unix_socket, reason);
-    } else if (config->listen.count == 0) {
-        rc = listen_on_text(server, config, "127.0.0.1", reason);
+    for (uint32_t i = 0; rc == 0 && i < count; i++) {
+        struct fw_server_core *core = malloc(sizeof *core);
+        rc = core != NULL ? fw_server_core_init(core, server, &server->config.sched) : -ENOMEM;
+        if (rc != 0) {
+            free(core);
+            break;
+        }
+        core->reactor = server->domain->cores[i].reactor;
+        server->cores[i] = core;
+        server->core_count++;
     }
-    for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
-        rc = listen_on_text(server, config, config->listen.items[i], reason);
+    if (rc != 0) {
+        server_end_cores(server);
+        return fw_reason_errno(reason, rc, "cannot make %" PRIu32 " cores", count);
     }
+    return 0;
+}
+
+/* The job kernel with the services that always run. */
+static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
+{
+    struct fw_jobs_policy policy;
+    struct fw_jobs_reason why = {.text = ""};
+    fw_jobs_policy_init(&policy);
+    if (server->config.jobs.workers > 0) {
+        fw_jobs_configure(&policy, &server->config.jobs);
+    }
+    int rc = fw_jobs_create(&server->jobs, &policy, &why);
+    if (rc != 0) {
+        return fw_reason_set(reason, rc, "cannot make the job kernel: %s", why.text);
+    }
+    rc = fw_jobs_start(server->jobs, &why);
+    if (rc != 0) {
+        (void)fw_reason_set(reason, rc, "cannot start the job kernel: %s", why.text);
+        goto not_started;
+    }
+    rc = fw_metrics_register(&server->metrics, &fw_jobs_metric_table,
+                             &fw_jobs_metrics_of(server->jobs)->source);
+    if (rc != 0) {
+        (void)fw_reason_errno(reason, rc, "cannot start the job kernel");
+        goto no_metrics;
+    }
+    rc = fw_sweeper_begin(&server->sweeper, server->jobs, &server->cache);
+    if (rc != 0) {
+        (void)fw_reason_errno(reason, rc, "cannot start the sweeper");
+        goto no_sweeper;
+    }
+    return 0;
+
+no_sweeper:
+    fw_metrics_unregister(&server->metrics, &fw_jobs_metrics_of(server->jobs)->source);
+no_metrics:
+    (void)!fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL);
+not_started:
+    fw_jobs_destroy(server->jobs);
+    return rc;
+}
+
+static void server_end_jobs(struct fw_server *server)
+{
+    fw_sweeper_end(&server->sweeper);
+    int rc = fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL);
+    FW_ASSERT(rc == 0);
+    fw_metrics_unregister(&server->metrics, &fw_jobs_metrics_of(server->jobs)->source);
+    fw_jobs_destroy(server->jobs);
+}
+
+/* What serves: threads run when it returns 0. */
+static int server_start(struct fw_server *server, struct fw_reason *reason)
+{
+    int rc = server_start_jobs(server, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_domain_start(server->domain);
+    if (rc != 0) {
+        server_end_jobs(server);
+        return fw_reason_errno(reason, rc, "cannot start the engine's threads");
+    }
+    return 0;
+}
+
+static int server_make(struct fw_server *server, struct fw_reason *reason)
+{
+    int rc = server_make_cache(server, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_reactor_create(&server->reactor, reason);
+    if (rc != 0) {
+        goto no_reactor;
+    }
+    rc = server_make_domain(server, reason);
+    if (rc != 0) {
+        goto no_domain;
+    }
+    rc = server_make_cores(server, reason);
+    if (rc != 0) {
+        goto no_cores;
+    }
+    rc = server_start(server, reason);
+    if (rc != 0) {
+        goto no_threads;
+    }
+    return 0;
+
+no_threads:
+    server_end_cores(server);
+no_cores:
+    fw_domain_destroy(server->domain);
+no_domain:
+    fw_reactor_destroy(server->reactor);
+no_reactor:
+    server_end_cache(server);
     return rc;
 }
 
 int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
                      struct fw_reason *reason)
 {
-    struct fw_server *made = calloc(1, sizeof *made);
+    struct fw_server *made = aligned_alloc(alignof(struct fw_server), sizeof *made);
     if (made == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot start");
     }
-    int rc = fw_old_store_create(&made->store, config->memory);
+    memset(made, 0, sizeof *made);
+    made->config = *config;
+    made->start_ns = fw_clock_now_ns();
+    made->start_wall_s = fw_clock_wall_ns() / FW_NS_PER_S;
+    fw_metrics_init(&made->metrics);
+    fw_mutex_init(&made->lock, FW_RANK_SERVER);
+    fw_list_init(&made->connections);
+    int rc = server_make(made, reason);
     if (rc != 0) {
-        (void)fw_reason_errno(reason, rc, "cannot set %" PRIu64 " MiB of memory apart",
-                              config->memory >> 20);
-        goto no_store;
+        fw_mutex_fini(&made->lock);
+        fw_metrics_fini(&made->metrics);
+        free(made);
+        return rc;
     }
-    rc = fw_reactor_create(&made->reactor, reason);
-    if (rc != 0) {
-        goto no_reactor;
-    }
-    made->connections.reactor = made->reactor;
-    made->connections.store = made->store;
-    made->connections.item_size_max = (uint32_t)config->item_size;
-    made->connections.closed = connection_gone;
-    rc = fw_connections_init(&made->connections, (uint32_t)config->connections);
-    if (rc != 0) {
-        (void)fw_reason_errno(reason, rc, "cannot serve %" PRIu64 " connections",
-                              config->connections);
-        goto no_connections;
-    }
-    rc = listen_on_all(made, config, reason);
+    rc = fw_listen_open(made, reason);
     if (rc != 0) {
         fw_server_destroy(made);
-        return rc;
+        return rc == -EINVAL ? rc : -EADDRNOTAVAIL;
     }
     *server = made;
     return 0;
-
-no_connections:
-    fw_reactor_destroy(made->reactor);
-no_reactor:
-    fw_old_store_destroy(made->store);
-no_store:
-    free(made);
-    return rc;
 }
 
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index)
@@ -183,51 +325,74 @@ const struct fw_address *fw_server_address(const struct fw_server *server, uint3
     return index < server->listening_count ? &server->listening[index].listener.address : NULL;
 }
 
-void fw_server_stop(struct fw_server *server)
+struct fw_metrics *fw_server_metrics(struct fw_server *server)
 {
-    /* Release, for the acquire in fw_server_run(). */
-    atomic_store_explicit(&server->stop, true, memory_order_release);
+    return &server->metrics;
+}
+
+/* ---- run ----------------------------------------------------------------------------------- */
+
+/* The wish only rises: who wants it to stop at once is not made to wait by who wants it to drain.
+ */
+static void server_wish(struct fw_server *server, enum fw_server_wish wish)
+{
+    uint32_t before = atomic_load(&server->wish);
+    while (before < wish && !atomic_compare_exchange_weak(&server->wish, &before, wish)) {
+    }
     fw_reactor_wake(server->reactor);
 }
 
-static void signal_stop(struct fw_signals *signals, int number, pid_t sender)
+void fw_server_drain(struct fw_server *server)
 {
-    FW_LOG(server, NOTICE, "stopping: signal %s from process %d", sigabbrev_np(number),
-           (int)sender);
-    fw_server_stop(FW_CONTAINER_OF(signals, struct fw_server, signals));
+    server_wish(server, FW_SERVER_DRAIN);
 }
 
-static void signal_reopen(struct fw_signals *signals, int number, pid_t sender)
+void fw_server_stop(struct fw_server *server)
 {
-    (void)signals;
-    (void)number;
-    (void)sender;
-    int rc = fw_log_reopen();
-    if (rc != 0) {
-        FW_LOG(server, ERROR, "cannot open the log's file again: %s", strerrordesc_np(-rc));
+    server_wish(server, FW_SERVER_STOP);
+}
+
+void fw_server_connection_gone(struct fw_server *server)
+{
+    /*
+     * Counted first, looked at then, and who wants room or waits for the end says so first and
+     * counts then: one of the two sees the other.
+     */
+    atomic_fetch_sub(&server->connection_count, 1);
+    FW_YIELD_POINT("server: a connection has gone");
+    if (FW_UNLIKELY(atomic_load(&server->wants_room))) {
+        atomic_store(&server->has_room, true);
+        fw_reactor_wake(server->reactor);
+    }
+    if (FW_UNLIKELY(atomic_load(&server->is_draining))) {
+        fw_reactor_wake(server->reactor);
     }
 }
 
-static const struct fw_signal_event signal_events[] = {
-    {.number = SIGTERM, .received = signal_stop},
-    {.number = SIGINT, .received = signal_stop},
-    {.number = SIGHUP, .received = signal_reopen},
-};
-
-void fw_server_signals_block(void)
+/* Connections that have nothing to do go now, the others when they have no more. */
+static void server_drain(struct fw_server *server)
 {
-    fw_signals_block(signal_events, FW_ARRAY_LENGTH(signal_events));
-}
-
-int fw_server_signals_open(struct fw_server *server, struct fw_reason *reason)
-{
-    int rc = fw_signals_open(&server->signals, server->reactor, signal_events,
-                             FW_ARRAY_LENGTH(signal_events), reason);
-    if (rc == 0) {
-        server->signals_open = true;
-        server->open_count++;
+    int64_t deadline = fw_clock_now_ns() + server->config.drain_ns;
+    /* Release, for the acquire in connection.c. */
+    atomic_store(&server->is_draining, true);
+    fw_mutex_lock(&server->lock);
+    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
+        fw_fom_wake(&connection->fom); /* Alive: it leaves the list before it ends. */
     }
-    return rc;
+    fw_mutex_unlock(&server->lock);
+    for (;;) {
+        int64_t left = deadline - fw_clock_now_ns();
+        uint32_t count = atomic_load(&server->connection_count);
+        if (count == 0 || atomic_load(&server->wish) == FW_SERVER_STOP) {
+            return;
+        }
+        if (left <= 0) {
+            FW_LOG(server, NOTICE, "%" PRIu32 " connections are closed with replies left to send",
+                   count);
+            return;
+        }
+        (void)fw_reactor_poll(server->reactor, left);
+    }
 }
 
 static void signals_closed(struct fw_signals *signals)
@@ -235,37 +400,111 @@ static void signals_closed(struct fw_signals *signals)
     FW_CONTAINER_OF(signals, struct fw_server, signals)->open_count--;
 }
 
-static void close_all(struct fw_server *server)
+/* Listeners, connections and threads; what is left is memory. */
+static void server_end(struct fw_server *server)
 {
-    atomic_store(&server->stop, true);
-    for (uint32_t i = 0; i < server->listening_count; i++) {
-        fw_listener_close(&server->listening[i].listener);
+    server_wish(server, FW_SERVER_DRAIN);
+    fw_listen_close(server);
+    if (atomic_load(&server->wish) == FW_SERVER_DRAIN) {
+        server_drain(server);
     }
-    if (server->signals_open) {
+    (void)fw_domain_stop(server->domain, 0);
+    FW_ASSERT(atomic_load(&server->connection_count) == 0);
+    if (server->has_signals) {
         fw_signals_close(&server->signals, signals_closed);
+        server->has_signals = false;
     }
-    fw_connections_close(&server->connections);
-    while (server->open_count > 0 || fw_pool_live_count(&server->connections.pool) > 0) {
+    while (server->open_count > 0) {
         (void)fw_reactor_poll(server->reactor, -1);
     }
-    server->listening_count = 0;
-    server->signals_open = false;
 }
 
 void fw_server_run(struct fw_server *server)
 {
-    /* Acquire, for the release in fw_server_stop(). */
-    while (!atomic_load_explicit(&server->stop, memory_order_acquire)) {
-        (void)fw_reactor_poll(server->reactor, -1);
+    while (atomic_load(&server->wish) == FW_SERVER_RUN) {
+        (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
+        fw_listen_resume(server);
     }
-    close_all(server);
+    server_end(server);
 }
 
 void fw_server_destroy(struct fw_server *server)
 {
-    close_all(server);
-    fw_connections_fini(&server->connections);
+    server_wish(server, FW_SERVER_STOP);
+    server_end(server);
+    server_end_jobs(server);
+    server_end_cores(server);
+    fw_domain_destroy(server->domain);
     fw_reactor_destroy(server->reactor);
-    fw_old_store_destroy(server->store);
+    server_end_cache(server);
+    fw_mutex_fini(&server->lock);
+    fw_metrics_fini(&server->metrics);
     free(server);
+}
+
+/* ---- signals ------------------------------------------------------------------------------- */
+
+static void signal_end(struct fw_signals *signals, int number, pid_t sender)
+{
+    struct fw_server *server = FW_CONTAINER_OF(signals, struct fw_server, signals);
+    FW_LOG(server, NOTICE, "stopping: signal %s from process %d", sigabbrev_np(number),
+           (int)sender);
+    if (number == SIGTERM) {
+        fw_server_drain(server);
+    } else {
+        fw_server_stop(server);
+    }
+}
+
+static void signal_reload(struct fw_signals *signals, int number, pid_t sender)
+{
+    (void)number;
+    (void)sender;
+    struct fw_server *server = FW_CONTAINER_OF(signals, struct fw_server, signals);
+    int rc = fw_log_reopen();
+    if (rc != 0) {
+        FW_LOG(server, ERROR, "cannot open the log's file again: %s", strerrordesc_np(-rc));
+    }
+    if (server->reload != NULL) {
+        server->reload(server->reload_context);
+    }
+}
+
+static const struct fw_signal_event signal_events[] = {
+    {.number = SIGTERM, .received = signal_end},
+    {.number = SIGINT, .received = signal_end},
+    {.number = SIGHUP, .received = signal_reload},
+};
+
+void fw_server_signals_block(void)
+{
+    fw_signals_block(signal_events, FW_ARRAY_LENGTH(signal_events));
+}
+
+int fw_server_signals_open(struct fw_server *server, void (*reload)(void *context), void *context,
+                           struct fw_reason *reason)
+{
+    server->reload = reload;
+    server->reload_context = context;
+    int rc = fw_signals_open(&server->signals, server->reactor, signal_events,
+                             FW_ARRAY_LENGTH(signal_events), reason);
+    if (rc == 0) {
+        server->has_signals = true;
+        server->open_count++;
+    }
+    return rc;
+}
+
+/* ---- trace --------------------------------------------------------------------------------- */
+
+int fw_server_trace(struct fw_server *server)
+{
+    return fw_domain_trace(server->domain, true);
+}
+
+int fw_server_trace_write(struct fw_server *server,
+                          int (*sink)(const char *bytes, size_t length, void *context),
+                          void *context)
+{
+    return fw_domain_trace_write(server->domain, sink, context);
 }

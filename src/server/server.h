@@ -2,15 +2,18 @@
 /*
  * The server: puts the parts together, from a configuration, and takes them apart again.
  *
- * A server has its own reactor, store, listeners and connections; nothing is global, so the
- * simulator runs several of them in one process. It speaks about itself only through the log.
+ * A server has its own domain of localities, job kernel, cache, listeners and connections; nothing
+ * is global, so the simulator runs several of them in one process. It speaks about itself only
+ * through the log. state.h says what it is made of, connection.h how a client is served.
  *
- * Threads: create(), run() and destroy() are called by one thread, which is the one that serves.
- * stop() may be called from any thread, and from a signal's watch.
+ * Threads: create(), run() and destroy() are called by one thread; while it is in run() it accepts
+ * connections and receives signals, and the domain's threads serve. stop() and drain() may be
+ * called from any thread, and from a signal's watch.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/base.h"
@@ -19,8 +22,13 @@
 
 struct fw_server;
 struct fw_address;
+struct fw_metrics;
 
-/* Opens everything the configuration names. On failure the reason says what to do about it. */
+/*
+ * Opens everything the configuration names, which is copied, but for its strings and lists: they
+ * last as long as the server. On failure the reason says what to do about it: -EINVAL, the
+ * configuration is wrong; -EADDRNOTAVAIL, it cannot listen, why ever; else what the system said.
+ */
 FW_MUST_CHECK int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
                                    struct fw_reason *reason);
 
@@ -29,17 +37,31 @@ FW_MUST_CHECK int fw_server_create(struct fw_server **server, const struct fw_se
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index);
 
 /*
- * SIGTERM and SIGINT stop the server, SIGHUP opens the log's file again. A program blocks them
- * before it creates the server, so that who saw it listen may stop it: until they are opened they
- * wait.
+ * SIGTERM drains the server, SIGINT stops it, SIGHUP opens the log's file again and calls
+ * `reload`, if that is not NULL, to read again what may change. A program blocks them before it
+ * creates the server, so that who saw it listen may stop it: until they are opened they wait.
  */
 void fw_server_signals_block(void);
-FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, struct fw_reason *reason);
+FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload)(void *context),
+                                         void *context, struct fw_reason *reason);
 
-/* Serves until stop(), then closes every connection and listener, and returns. */
+/* Serves until drain() or stop(), then closes every connection and listener, and returns. */
 void fw_server_run(struct fw_server *server);
 
+/* No new connections; those there are closed when they have nothing to do, or at the limit. */
+void fw_server_drain(struct fw_server *server);
+
+/* Ends at once, whatever is under way. */
 void fw_server_stop(struct fw_server *server);
 
 /* After run() has returned, or without it ever having been called. */
 void fw_server_destroy(struct fw_server *server);
+
+/* Where all parts of the server count, for a program that has more to add or wants to read it. */
+struct fw_metrics *fw_server_metrics(struct fw_server *server);
+
+/* Switches the engine's trace on; and writes what it has to `sink`. Any thread. See engine.h. */
+FW_MUST_CHECK int fw_server_trace(struct fw_server *server);
+FW_MUST_CHECK int
+fw_server_trace_write(struct fw_server *server,
+                      int (*sink)(const char *bytes, size_t length, void *context), void *context);

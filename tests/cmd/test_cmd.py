@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: the program says what it can do; a wrong call gets one line on stderr that helps, and status 2;
+"""Goal: the program says what it can do; a wrong call gets one line on stderr that helps, and status 64;
 and nothing but `serve` ever starts a server.
 Method: run the built program and compare stdout, stderr and exit status."""
 
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE = 0, 1, 64
 
 
 @pytest.fixture

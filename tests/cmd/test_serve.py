@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-FAILED, USAGE = 1, 2
+FAILED, USAGE = 1, 64
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ class Served:
         self.command = [str(program), "serve", *arguments]
         if listen is not None:
             self.command += ["--listen", listen]
-        self.descriptors = descriptors
+        self.descriptors = descriptors  # The soft and the hard limit.
         self.addresses = []
 
     def __enter__(self):
@@ -53,7 +53,7 @@ class Served:
 
     def _limit(self):
         if self.descriptors is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.descriptors)
 
     def read_log(self):
         self.log.seek(0)

@@ -83,6 +83,7 @@ struct sim_socket {
     void (*changed)(struct sim_socket *socket); /* It may be readable, writable or broken now. */
     void *owner;                                /* The back end's: a struct fw_source. */
     struct fw_list_link event_link;             /* The back end's. */
+    bool was_put_off;                           /* The back end's. */
 };
 
 /* Makes every reactor created from now on a simulated one. */

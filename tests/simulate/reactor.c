@@ -103,13 +103,21 @@ static void later(void *context, uint64_t number)
     }
 }
 
-/* Whether the weather wants this answer by call-back. */
+/*
+ * Whether the weather wants this answer by call-back, or if there is none, not now. What was put
+ * off once is not put off again: who asks anew when told to would otherwise never get on.
+ */
 static bool put_off(struct sim_socket *socket)
 {
+    if (socket->was_put_off) {
+        socket->was_put_off = false;
+        return false;
+    }
     if (sim_weather.later_one_in == 0 || !sim_chance(sim_weather.later_one_in)) {
         return false;
     }
     sim_at(sim_now() + sim_between(0, 100) * SIM_US, later, socket, 0);
+    socket->was_put_off = true;
     return true;
 }
 

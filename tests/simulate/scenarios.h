@@ -41,8 +41,10 @@ extern const struct sim_scenario sim_scenario_planted_flush;
 extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
-extern const struct sim_scenario sim_scenario_skeleton;
-extern const struct sim_scenario sim_scenario_skeleton_faults;
+extern const struct sim_scenario sim_scenario_server;
+extern const struct sim_scenario sim_scenario_server_faults;
+extern const struct sim_scenario sim_scenario_server_move;
+extern const struct sim_scenario sim_scenario_server_stop;
 extern const struct sim_scenario sim_scenario_table;
 
 /* clang-format off */
@@ -67,8 +69,10 @@ extern const struct sim_scenario sim_scenario_table;
     &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
     &sim_scenario_engine_stop, \
-    &sim_scenario_skeleton, \
-    &sim_scenario_skeleton_faults, \
+    &sim_scenario_server, \
+    &sim_scenario_server_faults, \
+    &sim_scenario_server_move, \
+    &sim_scenario_server_stop, \
     &sim_scenario_table, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \

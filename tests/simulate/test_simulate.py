@@ -45,8 +45,11 @@ HONEST = [
     "jobs-order",
     "jobs-race",
     "jobs-relaxed",
-    "skeleton",
-    "skeleton-faults",
+    "server",
+    "server-faults",
+    "server-move",
+    "server-stop",
+    "table",
 ]
 
 
@@ -92,7 +95,7 @@ def test_same_seed_same_trace(simulate, name, tmp_path):
     assert traces[0] != traces[2]
 
 
-@pytest.mark.parametrize("name", [name for name in HONEST if name != "skeleton"])
+@pytest.mark.parametrize("name", [name for name in HONEST if name != "server"])
 def test_seeds_pass(simulate, name):
     done = simulate("--scenario", name, "--seeds", "50")
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "cache/locks.h"
+#include "cache/parser.h"
+#include "cache/verbose.h"
+
+enum { BINARY_MAGIC = 0x80, HOARD_FIRST = 64 * 1024 };
+
+/*
+ * What has come of a get whose line is longer than the input buffer. Who sends such a line in one
+ * call and reads nothing before it is out would wait for us to read, while we wait for it to take
+ * the replies to the first keys.
+ */
+struct fw_hoard {
+    size_t begin, end; /* Not yet answered. */
+    size_t size;
+    bool is_whole; /* The end of the line is in it. */
+    char bytes[];
+};
+
+void fw_session_init(struct fw_session *session, uint32_t client)
+{
+    FW_ASSERT(client != 0);
+    *session = (struct fw_session){
+        .protocol = FW_PROTOCOL_UNKNOWN, .state = FW_SESSION_COMMAND, .client = client};
+}
+
+static void session_end_pending(struct fw_session *session, struct fw_cache_local *local)
+{
+    struct fw_pending *pending = session->pending;
+    if (pending->store.body != NULL) {
+        fw_body_unref(local->table, pending->store.body);
+    }
+    free(pending);
+    session->pending = NULL;
+}
+
+static void session_end_listing(struct fw_session *session)
+{
+    struct fw_listing *listing = session->listing;
+    if (listing->fini != NULL) {
+        listing->fini(listing);
+    }
+    free(listing);
+    session->listing = NULL;
+}
+
+void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
+{
+    if (session->pending != NULL) {
+        session_end_pending(session, local);
+    }
+    if (session->listing != NULL) {
+        session_end_listing(session);
+    }
+    free(session->hoard);
+    session->hoard = NULL;
+    if (session->has_locks) {
+        fw_locks_release_all(local->cache->locks, local->table, session->client);
+        session->has_locks = false;
+    }
+    session->state = FW_SESSION_CLOSED;
+}
+
+struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
+                                     uint32_t length, const char *line, size_t line_length)
+{
+    FW_ASSERT(session->pending == NULL);
+    FW_ASSERT(line_length <= FW_SESSION_INPUT_MAX);
+    struct fw_pending *pending = calloc(1, sizeof *pending + line_length);
+    if (pending == NULL) {
+        return NULL;
+    }
+    pending->store.body = fw_body_create(local->table, length);
+    if (pending->store.body == NULL) {
+        free(pending);
+        return NULL;
+    }
+    pending->line_length = (uint32_t)line_length;
+    memcpy(pending->line, line, line_length);
+    session->pending = pending;
+    session->state = FW_SESSION_BODY;
+    return pending;
+}
+
+struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_size)
+{
+    FW_ASSERT(session->listing == NULL);
+    struct fw_listing *listing = calloc(1, sizeof *listing + state_size);
+    if (listing != NULL) {
+        session->listing = listing;
+        session->state = FW_SESSION_LISTING;
+    }
+    return listing;
+}
+
+char *fw_session_body(struct fw_session *session, size_t *room)
+{
+    if (session->state != FW_SESSION_BODY) {
+        return NULL;
+    }
+    struct fw_pending *pending = session->pending;
+    *room = pending->store.body->length - pending->filled;
+    return pending->store.body->bytes + pending->filled;
+}
+
+void fw_session_body_received(struct fw_session *session, size_t count)
+{
+    FW_ASSERT(session->state == FW_SESSION_BODY);
+    struct fw_pending *pending = session->pending;
+    FW_ASSERT(count <= pending->store.body->length - pending->filled);
+    pending->filled += (uint32_t)count;
+}
+
+static size_t input_length(const struct fw_input *input)
+{
+    return (size_t)(input->end - input->next);
+}
+
+/* Each of these goes on in its state as far as it can and answers as a parser does. */
+
+static enum fw_parsed run_body(struct fw_session *session, struct fw_cache_local *local,
+                               struct fw_input *input)
+{
+    /* What came behind the command in the same portion; the rest goes to the body directly. */
+    size_t room;
+    char *to = fw_session_body(session, &room);
+    size_t count = input_length(input) < room ? input_length(input) : room;
+    if (count > 0) {
+        memcpy(to, input->next, count);
+        fw_session_body_received(session, count);
+        input->next += count;
+    }
+    if (count < room) {
+        input->wanted = 1;
+        return FW_PARSED_INPUT;
+    }
+    enum fw_parsed parsed = session->pending->complete(session, local, input);
+    if (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE) {
+        FW_ASSERT(session->pending->store.body == NULL);
+        session_end_pending(session, local);
+        if (session->state == FW_SESSION_BODY) {
+            session->state = FW_SESSION_COMMAND;
+        }
+    }
+    return parsed;
+}
+
+/* Makes room, at least one byte. False: it is as large as it may be, or there is no memory. */
+static bool hoard_grow(struct fw_session *session)
+{
+    struct fw_hoard *hoard = session->hoard;
+    if (hoard != NULL && hoard->begin > 0) {
+        memmove(hoard->bytes, hoard->bytes + hoard->begin, hoard->end - hoard->begin);
+        hoard->end -= hoard->begin;
+        hoard->begin = 0;
+        return true;
+    }
+    size_t size = hoard == NULL ? HOARD_FIRST : 2 * hoard->size;
+    if (size > FW_SESSION_HOARD_MAX) {
+        return false;
+    }
+    struct fw_hoard *grown = realloc(hoard, sizeof *grown + size);
+    if (grown == NULL) {
+        return false;
+    }
+    if (hoard == NULL) {
+        *grown = (struct fw_hoard){.begin = 0};
+    }
+    grown->size = size;
+    session->hoard = grown;
+    return true;
+}
+
+/* Takes input up to the end of the line, or as much as there is room for. */
+static void hoard_take(struct fw_session *session, struct fw_input *input)
+{
+    const char *line_end = memchr(input->next, '\n', input_length(input));
+    const char *end = line_end != NULL ? line_end + 1 : input->end;
+    while (input->next < end) {
+        struct fw_hoard *hoard = session->hoard;
+        if ((hoard == NULL || hoard->end == hoard->size) && !hoard_grow(session)) {
+            return;
+        }
+        hoard = session->hoard;
+        size_t room = hoard->size - hoard->end;
+        size_t count = (size_t)(end - input->next) < room ? (size_t)(end - input->next) : room;
+        memcpy(hoard->bytes + hoard->end, input->next, count);
+        hoard->end += count;
+        input->next += count;
+    }
+    session->hoard->is_whole = line_end != NULL;
+}
+
+static enum fw_parsed run_keys(struct fw_session *session, struct fw_cache_local *local,
+                               struct fw_input *input)
+{
+    if (session->hoard == NULL && memchr(input->next, '\n', input_length(input)) != NULL) {
+        return fw_text_key(session, local, input);
+    }
+    if (session->hoard == NULL || !session->hoard->is_whole) {
+        hoard_take(session, input);
+    }
+    struct fw_hoard *hoard = session->hoard;
+    if (hoard == NULL) {
+        return fw_text_key(session, local, input); /* No memory: as it comes. */
+    }
+    if (!hoard->is_whole && input->next == input->end) {
+        input->wanted = 1;
+        return FW_PARSED_INPUT;
+    }
+    struct fw_input kept = {.next = hoard->bytes + hoard->begin,
+                            .end = hoard->bytes + hoard->end,
+                            .budget = input->budget};
+    enum fw_parsed parsed = fw_text_key(session, local, &kept);
+    hoard->begin = (size_t)(kept.next - hoard->bytes);
+    if (session->state != FW_SESSION_KEYS) {
+        free(hoard);
+        session->hoard = NULL;
+    }
+    return parsed == FW_PARSED_INPUT ? FW_PARSED : parsed; /* There is room for more again. */
+}
+
+static enum fw_parsed run_swallow(struct fw_session *session, struct fw_input *input)
+{
+    size_t count = input_length(input);
+    count = count < session->swallow ? count : (size_t)session->swallow;
+    input->next += count;
+    session->swallow -= count;
+    if (session->swallow > 0) {
+        input->wanted = 1;
+        return FW_PARSED_INPUT;
+    }
+    session->state = FW_SESSION_COMMAND;
+    return FW_PARSED;
+}
+
+static enum fw_parsed run_listing(struct fw_session *session, struct fw_cache_local *local)
+{
+    enum fw_parsed parsed = session->listing->step(session, local, session->listing);
+    if (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE) {
+        session_end_listing(session);
+        session->state = FW_SESSION_COMMAND;
+    }
+    return parsed;
+}
+
+static enum fw_protocol protocol_choose(const struct fw_cache *cache, char first)
+{
+    if (cache->settings.protocol != FW_PROTOCOL_UNKNOWN) {
+        return cache->settings.protocol;
+    }
+    return (uint8_t)first == BINARY_MAGIC ? FW_PROTOCOL_BINARY : FW_PROTOCOL_TEXT;
+}
+
+static enum fw_parsed run_command(struct fw_session *session, struct fw_cache_local *local,
+                                  struct fw_input *input)
+{
+    if (FW_UNLIKELY(session->protocol == FW_PROTOCOL_UNKNOWN)) {
+        session->protocol = (uint8_t)protocol_choose(local->cache, *input->next);
+    }
+    return session->protocol == FW_PROTOCOL_TEXT ? fw_text_command(session, local, input)
+                                                 : fw_binary_command(session, local, input);
+}
+
+/* What the state needs to go on. A command also needs leave to begin: that is the budget. */
+static enum fw_parsed run_state(struct fw_session *session, struct fw_cache_local *local,
+                                struct fw_input *input)
+{
+    enum fw_session_state state = session->state;
+    bool is_dry = input->next == input->end && state != FW_SESSION_BODY &&
+                  state != FW_SESSION_LISTING && session->swallow == 0 && session->hoard == NULL;
+    if (is_dry) {
+        input->wanted = 1;
+        return FW_PARSED_INPUT;
+    }
+    switch (state) {
+    case FW_SESSION_COMMAND:
+        return run_command(session, local, input);
+    case FW_SESSION_KEYS:
+        return run_keys(session, local, input);
+    case FW_SESSION_BODY:
+        return run_body(session, local, input);
+    case FW_SESSION_SWALLOW:
+        return run_swallow(session, input);
+    case FW_SESSION_LISTING:
+        return run_listing(session, local);
+    case FW_SESSION_CLOSED:
+        return FW_PARSED_CLOSE;
+    }
+    FW_ASSERT(false);
+    return FW_PARSED_CLOSE;
+}
+
+/* The same, and shows in the log what was begun and what was answered. */
+static enum fw_parsed run_state_verbosely(struct fw_session *session, struct fw_cache_local *local,
+                                          struct fw_input *input)
+{
+    const enum fw_session_state state = session->state;
+    const char *command = input->next;
+    const char *answer = local->reply.next;
+    const uint32_t budget = input->budget;
+    input->budget = budget > 0 ? 1 : 0; /* So that no parser does several commands in one call. */
+    enum fw_parsed parsed = run_state(session, local, input);
+    input->budget = budget;
+    bool has_begun = parsed == FW_PARSED || parsed == FW_PARSED_CLOSE || session->state != state;
+    if (state == FW_SESSION_COMMAND && has_begun) {
+        fw_verbose_command(session, command, (size_t)(input->end - command));
+    }
+    if (state != FW_SESSION_LISTING) { /* Lists come in pieces that begin anywhere. */
+        fw_verbose_answer(session, answer, (size_t)(local->reply.next - answer));
+    }
+    return parsed;
+}
+
+static enum fw_session_end end_of(enum fw_parsed parsed)
+{
+    switch (parsed) {
+    case FW_PARSED:
+        return FW_SESSION_TURN;
+    case FW_PARSED_INPUT:
+        return FW_SESSION_INPUT;
+    case FW_PARSED_OUTPUT:
+        return FW_SESSION_OUTPUT;
+    case FW_PARSED_CLOSE:
+        break;
+    }
+    return FW_SESSION_CLOSE;
+}
+
+struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cache_local *local,
+                                      const char *input_bytes, size_t size)
+{
+    const uint32_t budget = local->cache->settings.lines_max;
+    struct fw_input input = {.next = input_bytes, .end = input_bytes + size, .budget = budget};
+    enum fw_parsed parsed = FW_PARSED;
+    const bool is_verbose = fw_verbose_is_on();
+    FW_ASSERT(budget > 0);
+    /* Only commands are paid for: what goes on inside one ends by itself, or at the output. */
+    while (parsed == FW_PARSED && (input.budget > 0 || session->state != FW_SESSION_COMMAND)) {
+        bool begins = session->state == FW_SESSION_COMMAND;
+        parsed = FW_UNLIKELY(is_verbose) ? run_state_verbosely(session, local, &input)
+                                         : run_state(session, local, &input);
+        FW_ASSERT(input.next <= input.end);
+        if (begins && (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE)) {
+            input.budget--;
+        }
+    }
+    if (parsed == FW_PARSED_CLOSE) {
+        session->state = FW_SESSION_CLOSED;
+    }
+    /* The last command of the budget may have been the last of the input too. */
+    if (parsed == FW_PARSED && input.next == input.end && session->state == FW_SESSION_COMMAND) {
+        parsed = FW_PARSED_INPUT;
+        input.wanted = 1;
+    }
+    FW_ASSERT(parsed != FW_PARSED_INPUT ||
+              (input.wanted > 0 && input.wanted <= FW_SESSION_INPUT_MAX));
+    return (struct fw_session_step){.consumed = (size_t)(input.next - input_bytes),
+                                    .wanted = input.wanted,
+                                    .commands = budget - input.budget,
+                                    .end = end_of(parsed)};
+}

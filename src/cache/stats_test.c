@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: `stats` shows what happened, under memcached's names and in its order, over all locals, and
+ * since the last reset only. Method: a few commands, then rows looked up by name.
+ */
+#include "cache/stats.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "support/converse.h"
+
+static struct converse *converse;
+
+static int setup(void **state)
+{
+    (void)state;
+    converse = converse_create();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    converse_destroy(converse);
+    return 0;
+}
+
+static const char *say(const char *said)
+{
+    converse_say(converse, said, strlen(said), 0);
+    return converse_answer(converse);
+}
+
+/* The value of a row, which must be there just once; -1: it is not there. */
+static int64_t row(const char *text, const char *name)
+{
+    char start[64];
+    (void)snprintf(start, sizeof start, "STAT %s ", name);
+    const char *found = strstr(text, start);
+    if (found == NULL) {
+        return -1;
+    }
+    assert_null(strstr(found + 1, start));
+    return strtoll(found + strlen(start), NULL, 10);
+}
+
+static void test_general(void **state)
+{
+    (void)state;
+    say("set a 0 0 1\r\nx\r\nset n 0 0 1\r\n5\r\nadd a 0 0 1\r\nx\r\nset b 0 0 1\r\nbad\r\n"
+        "get a b n c\r\nincr n 1\r\nincr c 1\r\ndecr n 1\r\ndecr n 1\r\ndecr c 1\r\n"
+        "cas a 0 0 1 1\r\nx\r\ncas a 0 0 1 1\r\nx\r\ncas c 0 0 1 1\r\nx\r\n"
+        "touch a 0\r\ngat 0 a c\r\ndelete a\r\ndelete a\r\ndelete a\r\n"
+        "set c 0 0 2000000\r\n");
+    converse_reconnect(converse);
+    const char *text = say("stats\r\n");
+    static const struct {
+        const char *name;
+        int64_t value;
+    } rows[] = {
+        {"pid", 1},
+        {"cmd_get", 4},
+        {"cmd_set", 7},
+        {"cmd_flush", 0},
+        {"cmd_touch", 3},
+        {"cmd_meta", 0},
+        {"get_hits", 2},
+        {"get_misses", 2},
+        {"get_expired", 0},
+        {"get_flushed", 0},
+        {"delete_misses", 2},
+        {"delete_hits", 1},
+        {"incr_misses", 1},
+        {"incr_hits", 1},
+        {"decr_misses", 1},
+        {"decr_hits", 2},
+        {"cas_misses", 1},
+        {"cas_hits", 1},
+        {"cas_badval", 1},
+        {"touch_hits", 2},
+        {"touch_misses", 1},
+        {"store_too_large", 1},
+        {"store_no_memory", 0},
+        {"auth_cmds", 0},
+        {"auth_errors", 0},
+        {"limit_maxbytes", 64 << 20},
+        {"curr_items", 1},
+        {"evictions", 0},
+    };
+    const char *at = text;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(rows); i++) {
+        assert_int_equal(row(text, rows[i].name), rows[i].value);
+        at = strstr(at, rows[i].name); /* In that order. */
+        assert_non_null(at);
+    }
+    assert_true(row(text, "bytes") > 0);
+    assert_int_equal(row(text, "total_items"), 3);
+    assert_string_equal(text + strlen(text) - 5, "END\r\n");
+}
+
+static void test_reset(void **state)
+{
+    (void)state;
+    say("set a 0 0 1\r\nx\r\nget a b\r\n");
+    assert_string_equal(say("stats reset\r\n"), "RESET\r\n");
+    assert_int_equal(converse->resets, 1);
+    const char *text = say("stats\r\n");
+    assert_int_equal(row(text, "cmd_get"), 0);
+    assert_int_equal(row(text, "get_hits"), 0);
+    assert_int_equal(row(text, "total_items"), 0);
+    assert_int_equal(row(text, "curr_items"), 1);
+    text = say("get a\r\nset b 0 0 1\r\nx\r\nstats\r\n");
+    assert_int_equal(row(text, "cmd_get"), 1);
+    assert_int_equal(row(text, "get_hits"), 1);
+    assert_int_equal(row(text, "get_misses"), 0);
+    assert_int_equal(row(text, "total_items"), 1);
+    assert_int_equal(row(text, "curr_items"), 2);
+}
+
+/* What another local counted is shown too, also when it is gone. */
+static void test_sum(void **state)
+{
+    (void)state;
+    static struct fw_cache_local other;
+    assert_int_equal(fw_cache_local_init(&other, &converse->cache), 0);
+    struct fw_session session;
+    fw_session_init(&session, 2);
+    struct fw_session_step step = fw_session_run(&session, &other, "get a\r\nget b\r\n", 14);
+    assert_int_equal(step.commands, 2);
+    assert_int_equal(row(say("get c\r\nstats\r\n"), "cmd_get"), 3);
+    fw_session_fini(&session, &other);
+    fw_cache_local_fini(&other);
+    assert_int_equal(row(say("stats\r\n"), "cmd_get"), 3);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    assert_string_equal(say("stats items\r\n"), "END\r\n");
+    say("set a 0 0 1\r\nx\r\nget a\r\n");
+    const char *text = say("stats items\r\n");
+    assert_int_equal(row(text, "items:1:number"), 1);
+    assert_int_equal(row(text, "items:1:evicted"), 0);
+    text = say("stats slabs\r\n");
+    assert_int_equal(row(text, "1:used_chunks"), 1);
+    assert_int_equal(row(text, "1:get_hits"), 1);
+    assert_int_equal(row(text, "active_slabs"), 1);
+    assert_true(row(text, "total_malloced") > 0);
+    assert_string_equal(say("stats sizes\r\n"), "STAT sizes_status disabled\r\nEND\r\n");
+    say("stats detail on\r\n");
+    assert_string_equal(say("stats settings\r\n"), "STAT detail_enabled yes\r\nEND\r\n");
+    assert_string_equal(say("stats unknown\r\n"), "ERROR\r\n");
+    assert_string_equal(say("stats a_name_that_is_longer_than_any_group_has\r\n"), "ERROR\r\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_general, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sum, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_groups, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/listen.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "io/address.h"
+#include "io/clock.h"
+#include "server/state.h"
+
+FW_LOG_MODULE_USE(server);
+
+#define RETRY_NS ((int64_t)FW_NS_PER_S)
+
+static struct fw_listening *listening_of(struct fw_listener *listener)
+{
+    return FW_CONTAINER_OF(listener, struct fw_listening, listener);
+}
+
+/* A figure that this thread alone writes. Relaxed: others only show it. */
+static void figure_increment(_Atomic uint64_t *figure)
+{
+    atomic_store_explicit(figure, atomic_load_explicit(figure, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Counts one more connection, if there may be one. */
+static bool connection_count_up(struct fw_server *server)
+{
+    uint32_t count = atomic_load(&server->connection_count);
+    if (count >= server->config.connections) {
+        return false;
+    }
+    /* Only this thread counts up, so it cannot have become too many. */
+    count = atomic_fetch_add(&server->connection_count, 1) + 1;
+    if (count > atomic_load_explicit(&server->connection_peak, memory_order_relaxed)) {
+        atomic_store_explicit(&server->connection_peak, count, memory_order_relaxed);
+    }
+    return true;
+}
+
+/* Makes a connection of the descriptor, on the next core. 0 or a negative errno. */
+static int connection_start(struct fw_server *server, struct fw_listening *listening, int fd)
+{
+    struct fw_fom *fom;
+    uint32_t place = server->next_home++ % fw_domain_locality_count(server->domain);
+    int rc = fw_fom_create(&fom, server->domain, &server->connection_type,
+                           fw_domain_locality(server->domain, place));
+    if (rc != 0) {
+        return rc;
+    }
+    struct fw_connection *connection = FW_FOM_OF(fom, struct fw_connection);
+    server->next_client += server->next_client == UINT32_MAX ? 2 : 1; /* Never 0. */
+    connection->listening = listening;
+    connection->fd = fd;
+    connection->needs_input = true;
+    connection->request.class = (struct fw_sched_class){.client = server->next_client, .cost = 1};
+    atomic_init(&connection->active_ns, fw_clock_now_ns());
+    fw_session_init(&connection->session, server->next_client);
+    fw_fom_start(fom);
+    return 0;
+}
+
+/* Stops accepting until a connection has gone: there are as many as may be, or something is short.
+ */
+static void listening_pause(struct fw_listening *listening, bool is_full)
+{
+    struct fw_server *server = listening->server;
+    if (server->paused_ns == 0) {
+        server->paused_ns = fw_clock_now_ns();
+        figure_increment(&server->paused_count);
+    }
+    listening->is_paused = true;
+    fw_listener_pause(&listening->listener);
+    /* Said first, then looked: see fw_server_connection_gone(). */
+    atomic_store(&server->wants_room, true);
+    FW_YIELD_POINT("server: wants room");
+    if (is_full && atomic_load(&server->connection_count) < server->config.connections) {
+        atomic_store(&server->has_room, true); /* One has gone meanwhile. */
+        fw_reactor_wake(server->reactor);
+    }
+}
+
+static void listening_refuse(struct fw_listening *listening, int fd)
+{
+    /* A client too many is told so and closed, as memcached does it. */
+    static char text[] = "ERROR Too many open connections\r\n";
+    struct iovec words = {.iov_base = text, .iov_len = sizeof text - 1};
+    figure_increment(&listening->server->rejected_count);
+    fw_listener_refuse(&listening->listener, fd, &words);
+}
+
+static void listening_failed(struct fw_listening *listening, int error)
+{
+    bool is_short = error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
+    struct fw_server *server = listening->server;
+    if (!is_short || !server->is_short_told) { /* Once, until it can accept again. */
+        FW_LOG(server, WARNING, "cannot accept a connection: %s%s", strerrordesc_np(-error),
+               is_short ? "; waiting until one is closed" : "");
+    }
+    server->is_short_told = is_short;
+    if (is_short) {
+        listening_pause(listening, false);
+    }
+}
+
+static void listening_accepted(struct fw_listener *listener, int fd)
+{
+    struct fw_listening *listening = listening_of(listener);
+    struct fw_server *server = listening->server;
+    if (fd < 0) {
+        listening_failed(listening, fd);
+        return;
+    }
+    server->is_short_told = false;
+    figure_increment(&server->accepted_count);
+    if (!connection_count_up(server)) {
+        listening_refuse(listening, fd);
+        return;
+    }
+    if (connection_start(server, listening, fd) != 0) {
+        listening_refuse(listening, fd);
+        atomic_fetch_sub(&server->connection_count, 1);
+        return;
+    }
+    if (!server->config.refuses_fast &&
+        atomic_load(&server->connection_count) >= server->config.connections) {
+        for (uint32_t i = 0; i < server->listening_count; i++) {
+            listening_pause(&server->listening[i], true);
+        }
+    }
+}
+
+static void listening_closed(struct fw_listener *listener)
+{
+    listening_of(listener)->server->open_count--;
+}
+
+static const struct fw_listener_events listening_events = {
+    .accepted = listening_accepted,
+    .closed = listening_closed,
+};
+
+int64_t fw_listen_patience_ns(const struct fw_server *server)
+{
+    return server->paused_ns != 0 ? RETRY_NS : -1;
+}
+
+void fw_listen_resume(struct fw_server *server)
+{
+    if (FW_LIKELY(server->paused_ns == 0)) {
+        return;
+    }
+    bool is_full = !server->config.refuses_fast &&
+                   atomic_load(&server->connection_count) >= server->config.connections;
+    bool is_due =
+        atomic_load(&server->has_room) || fw_clock_now_ns() - server->paused_ns >= RETRY_NS;
+    if (is_full || !is_due) {
+        return;
+    }
+    atomic_store(&server->wants_room, false);
+    atomic_store(&server->has_room, false);
+    uint64_t us = (uint64_t)(fw_clock_now_ns() - server->paused_ns) / 1000;
+    server->paused_ns = 0;
+    /* Relaxed: a figure, and this thread's alone to write. */
+    atomic_fetch_add_explicit(&server->paused_us, us, memory_order_relaxed);
+    for (uint32_t i = 0; i < server->listening_count; i++) {
+        if (server->listening[i].is_paused) {
+            server->listening[i].is_paused = false;
+            fw_listener_resume(&server->listening[i].listener);
+        }
+    }
+}
+
+static int listen_on(struct fw_server *server, const struct fw_address *address,
+                     struct fw_reason *reason)
+{
+    if (server->listening_count == FW_LISTENERS_MAX) {
+        return fw_reason_set(reason, -E2BIG, "too many addresses to listen on, at most %d",
+                             FW_LISTENERS_MAX);
+    }
+    struct fw_listening *listening = &server->listening[server->listening_count];
+    listening->server = server;
+    struct fw_listener_options options = {.backlog = (int)server->config.backlog,
+                                          .mode = (mode_t)server->config.unix_mode};
+    int rc = fw_listener_open(&listening->listener, server->reactor, address, &options,
+                              &listening_events, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    server->listening_count++;
+    server->open_count++;
+    char text[FW_ADDRESS_TEXT_SIZE];
+    fw_address_format(&listening->listener.address, text);
+    FW_LOG(server, NOTICE, "listening on %s", text);
+    return 0;
+}
+
+/* Every address that `text` stands for. */
+static int listen_on_text(struct fw_server *server, const char *text, struct fw_reason *reason)
+{
+    struct fw_address addresses[FW_LISTENERS_MAX];
+    int count = fw_address_parse(text, (uint16_t)server->config.port, FW_ADDRESS_RESOLVE, addresses,
+                                 FW_LISTENERS_MAX, reason);
+    int rc = count < 0 ? count : 0;
+    for (int i = 0; i < count && rc == 0; i++) {
+        rc = listen_on(server, &addresses[i], reason);
+    }
+    return rc;
+}
+
+int fw_listen_open(struct fw_server *server, struct fw_reason *reason)
+{
+    const struct fw_server_config *config = &server->config;
+    int rc = 0;
+    if (config->unix_socket != NULL) {
+        rc = listen_on_text(server, config->unix_socket, reason);
+    } else if (config->listen.count == 0) {
+        rc = listen_on_text(server, "127.0.0.1", reason);
+    }
+    for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
+        rc = listen_on_text(server, config->listen.items[i], reason);
+    }
+    return rc;
+}
+
+void fw_listen_close(struct fw_server *server)
+{
+    if (server->is_listening_over) {
+        return;
+    }
+    server->is_listening_over = true;
+    for (uint32_t i = 0; i < server->listening_count; i++) {
+        fw_listener_close(&server->listening[i].listener);
+    }
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/unsent.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+/* Bytes of the reply's own buffer behind the first `sent`: what has to be copied. */
+static size_t bytes_count(const struct fw_reply *reply, size_t sent)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < reply->piece_count; i++) {
+        size_t length = reply->pieces[i].iov_len;
+        size_t skipped = sent < length ? sent : length;
+        sent -= skipped;
+        count += reply->bodies[i] == NULL ? length - skipped : 0;
+    }
+    return count;
+}
+
+struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
+{
+    struct fw_unsent *made = malloc(sizeof *made + bytes_count(reply, sent));
+    if (made == NULL) {
+        return NULL;
+    }
+    made->first = 0;
+    made->count = 0;
+    char *next = made->bytes;
+    for (uint32_t i = 0; i < reply->piece_count; i++) {
+        size_t length = reply->pieces[i].iov_len;
+        size_t skipped = sent < length ? sent : length;
+        sent -= skipped;
+        length -= skipped;
+        if (length == 0) {
+            continue;
+        }
+        char *from = (char *)reply->pieces[i].iov_base + skipped;
+        struct fw_body *body = reply->bodies[i];
+        if (body == NULL) {
+            memcpy(next, from, length);
+            from = next;
+            next += length;
+        }
+        made->pieces[made->count] = (struct iovec){.iov_base = from, .iov_len = length};
+        made->bodies[made->count] = body != NULL ? fw_body_ref(body) : NULL;
+        made->count++;
+    }
+    FW_ASSERT(made->count > 0);
+    return made;
+}
+
+void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table)
+{
+    for (uint32_t i = 0; i < unsent->count; i++) {
+        if (unsent->bodies[i] != NULL) {
+            fw_body_unref(table, unsent->bodies[i]);
+        }
+    }
+    free(unsent);
+}
+
+bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent)
+{
+    while (sent > 0) {
+        FW_ASSERT(unsent->first < unsent->count);
+        struct iovec *piece = &unsent->pieces[unsent->first];
+        size_t part = sent < piece->iov_len ? sent : piece->iov_len;
+        piece->iov_base = (char *)piece->iov_base + part;
+        piece->iov_len -= part;
+        sent -= part;
+        unsent->first += piece->iov_len == 0;
+    }
+    return unsent->first == unsent->count;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a socket did not take of a reply: kept by the connection until its client reads on.
+ *
+ * A locality has one reply, which the next connection needs. So bytes are copied, into one piece of
+ * memory of just the right size, and large values are kept by reference, since they lie in memory
+ * of their own that is shared with the table and counted against its limit. It is bounded by what
+ * one reply can hold; nothing more is read from a client that has one.
+ *
+ * Ownership: the connection's. Concurrency: none; belongs to the turn.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/base.h"
+#include "cache/reply.h"
+#include "cache/table.h"
+
+struct fw_unsent {
+    uint32_t first; /* The piece that is sent next. */
+    uint32_t count; /* Of all pieces. */
+    struct iovec pieces[FW_REPLY_PIECES_MAX];
+    struct fw_body *bodies[FW_REPLY_PIECES_MAX]; /* NULL for bytes. */
+    char bytes[];
+};
+
+/* All of a finished reply behind its first `sent` bytes, of which there is something. NULL: no
+ * memory. The reply is as before. */
+struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent);
+void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table);
+
+/* So many bytes have been sent. True: that was all. */
+bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent);

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: nothing is served that the request scheduler has not admitted, and who has had its share goes
+behind the others.
+Method: the shipped program writes a trace of what its engine did while clients of all kinds were busy.
+In it every tick in which a connection is served must stand behind a mark that the connection was
+admitted, one that no earlier tick has used up. For the order, the server is stopped until two
+connections have sent their requests, and then goes on with both before it."""
+
+import json
+import signal
+
+from served import Served
+
+GETS = 30  # Of a large value: more than sockets hold.
+
+
+def traced(path):
+    """What happened to connections, in order: (core, fom, "ADMIT" or the phase of a tick)."""
+    events = json.loads(path.read_text())["traceEvents"]
+    happened = []
+    for event in events:
+        if event["ph"] == "n" and event["name"] == "ADMIT":
+            happened.append((event["tid"], event["id"], "ADMIT"))
+        elif event["ph"] == "X" and event["name"].startswith("connection:"):
+            phase = event["name"].removeprefix("connection:")
+            happened.append((event["tid"], event["args"]["fom"], phase))
+    return happened
+
+
+def check_admissions(happened):
+    """A core's records are in order, but a trace that begins in the middle may begin with a tick."""
+    admitted, known = {}, set()
+    served = 0
+    for _, fom, what in happened:
+        if what == "ADMIT":
+            admitted[fom] = admitted.get(fom, 0) + 1
+        elif what == "SERVE":
+            assert fom not in known or admitted.get(fom, 0) > 0, "served without having been admitted"
+            admitted[fom] = 0
+            known.add(fom)
+            served += 1
+    return served
+
+
+def test_every_request_was_admitted(fairway, tmp_path):
+    path = tmp_path / "trace.json"
+    value = b"x" * 300_000
+    with Served(fairway, "-t", "2", "--trace-file", str(path)) as server:
+        clients = [server.connect() for _ in range(8)]
+        for number, client in enumerate(clients):
+            client.set(b"large-%d" % number, value)
+            client.send(b"get large-%d\r\n" % number * GETS + b"get none\r\n" * 500)
+        for number, client in enumerate(clients):
+            size = len(b"VALUE large-%d 0 300000\r\n" % number) + len(value) + len(b"\r\nEND\r\n")
+            length = GETS * size + 500 * len(b"END\r\n")
+            assert len(client.file.read(length)) == length
+        for client in clients:
+            client.send(b"get none\r\n")
+            assert client.line() == b"END\r\n"
+            client.send(b"quit\r\n")
+            assert client.at_end()
+            client.close()
+    happened = traced(path)
+    assert check_admissions(happened) >= 8 * 3
+    assert {core for core, _, _ in happened} == {0, 1}
+    # All that a connection did is there: the check would have found a side path in any of them.
+    assert {"WAIT", "SERVE", "SEND", "CLOSE"} <= {what for _, _, what in happened}
+
+
+def test_connections_take_turns(fairway, tmp_path):
+    """Each has many shares' worth of commands in one portion: they alternate, share by share."""
+    path = tmp_path / "trace.json"
+    shares = 30
+    with Served(fairway, "-t", "1", "-R", "10", "--trace-file", str(path)) as server:
+        clients = [server.connect(), server.connect()]
+        for client in clients:
+            client.set(b"k", b"v")
+        server.process.send_signal(signal.SIGSTOP)
+        for client in clients:
+            client.send(b"get k\r\n" * 10 * shares)
+        server.process.send_signal(signal.SIGCONT)
+        for client in clients:
+            reply = b"VALUE k 0 1\r\nv\r\nEND\r\n" * 10 * shares
+            assert client.file.read(len(reply)) == reply
+            client.close()
+    happened = traced(path)
+    check_admissions(happened)
+    order = [fom for _, fom, what in happened if what == "ADMIT"]
+    both = order[-2 * shares - 2:-2]  # The last two are the ends of the connections.
+    assert len(set(both)) == 2
+    changes = sum(1 for a, b in zip(both, both[1:]) if a != b)
+    assert changes >= len(both) - 4
