@@ -10,9 +10,10 @@ import subprocess
 import pytest
 
 PROGRAMS = {
-    # Knows as installed what the file `installed` lists.
+    # Knows as installed what the file `installed` lists, and as provided what `provided` lists.
     "dpkg-query": """case "$1" in
--W) shift 3; for p in "$@"; do grep -qx "$p" $DIR/installed && echo "installed $p"; done ;;
+-W) shift 3; [ $# -gt 0 ] || [ ! -e $DIR/provided ] || sed 's/^/installed /' $DIR/provided
+     for p in "$@"; do grep -qx "$p" $DIR/installed && echo "installed $p"; done ;;
 -L) shift; echo /lib/systemd/system/$1.service ;;
 esac; true""",
     "apt-cache": """shift; for p in "$@"; do
@@ -73,7 +74,7 @@ def plain_path(tmp_path):
     """A PATH with the basic programs only: no apt, no sudo."""
     folder = tmp_path / "plain"
     folder.mkdir()
-    for name in ["sh", "awk", "sed", "grep", "dirname", "cat", "rm", "chmod", "sort", "touch"]:
+    for name in ["sh", "awk", "sed", "grep", "dirname", "cat", "rm", "chmod", "sort", "touch", "tr"]:
         for place in ["/usr/bin", "/bin"]:
             if os.path.exists(f"{place}/{name}") and not (folder / name).exists():
                 (folder / name).symlink_to(f"{place}/{name}")
@@ -100,6 +101,15 @@ def test_installs_only_what_is_missing_and_says_why(machine, source):
     installs = [call for call in machine.calls() if "install" in call]
     assert len(installs) == 1 and installs[0].endswith(f" {packages[0]}")
     assert not any("update" in call for call in machine.calls())  # The lists were there.
+
+
+def test_what_another_package_provides_is_there(machine, source):
+    packages = all_packages(source, "build")
+    (machine.folder / "installed").write_text("\n".join(packages[2:]) + "\n")
+    (machine.folder / "provided").write_text(f"other, {packages[0]} (= 1.0), {packages[1]}\n")
+    assert machine.run("build") == (0, "")
+    (machine.folder / "provided").write_text(f"other, {packages[0]}-more\n")
+    assert packages[0] in machine.run("build")[1]
 
 
 def test_a_package_in_two_groups_is_installed_once(machine):
