@@ -67,6 +67,7 @@ struct fw_cache_settings {
     bool has_cas;           /* memcached's -C takes it away. */
     bool has_flush;         /* -F takes it away. */
     bool has_dump;          /* -X takes dumps away. */
+    bool has_sizes;         /* -o track_sizes: `stats sizes` is answered. */
     bool needs_login;       /* -Y, or -S. */
     bool has_locking;       /* yrmcds' lock and unlock. */
     uint32_t lines_max;     /* Commands per turn of a connection; memcached's -R. */

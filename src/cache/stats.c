@@ -184,7 +184,7 @@ bool fw_stats_visit(struct fw_cache_local *local, const char *group, fw_stat_emi
     } else if (strcmp(group, "settings") == 0) {
         emit(context, "detail_enabled", fw_detail_is_on(cache->detail) ? "yes" : "no");
     } else if (strcmp(group, "sizes") == 0) {
-        emit(context, "sizes_status", "disabled"); /* As memcached, if it was not asked to. */
+        emit(context, "sizes_status", "disabled"); /* If enabled, text_sizes.c has answered. */
     } else {
         return is_servers;
     }

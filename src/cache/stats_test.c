@@ -162,6 +162,55 @@ static void test_groups(void **state)
     assert_string_equal(say("stats a_name_that_is_longer_than_any_group_has\r\n"), "ERROR\r\n");
 }
 
+static void store(const char *key, size_t length)
+{
+    char line[64];
+    char *value = malloc(length + 2);
+    assert_non_null(value);
+    memset(value, 'v', length);
+    memcpy(value + length, "\r\n", 2);
+    (void)snprintf(line, sizeof line, "set %s 0 0 %zu\r\n", key, length);
+    converse_say(converse, line, strlen(line), 0);
+    converse_say(converse, value, length + 2, 0);
+    assert_string_equal(converse_answer(converse), "STORED\r\n");
+    free(value);
+}
+
+/* Records have 28 bytes beside key and value, bodies 8, and a pointer to them. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20, BODY = 8 + 40, MANY = 5000 };
+    converse->cache.settings.has_sizes = true;
+    converse->cache.settings.item_size_max = 4 * MIB;
+    assert_string_equal(say("stats sizes\r\n"), "END\r\n");
+    store("a", 0);
+    store("b", 3);
+    store("c", 4);
+    store("d", 10000);
+    store("e", MIB - BODY);
+    store("f", MIB - BODY + 1);
+    store("g", 2 * MIB - BODY + 1);
+    static const char rows[] = "STAT 32 2\r\nSTAT 64 1\r\nSTAT 10048 1\r\nSTAT 1048576 1\r\n"
+                               "STAT 2097152 1\r\nSTAT 3145728 1\r\nEND\r\n";
+    assert_string_equal(say("stats sizes\r\n"), rows);
+    /* The reply has room for a few of them, and is full in between. */
+    struct fw_reply *reply = &converse->local.reply;
+    for (size_t room = 128; room < 300; room++) {
+        memset(reply->buffer, 'x', FW_REPLY_SIZE);
+        fw_reply_advance(reply, reply->next + FW_REPLY_SIZE - room);
+        assert_string_equal(say("stats sizes\r\n") + FW_REPLY_SIZE - room, rows);
+    }
+    /* More than are counted in one step. */
+    for (int i = 0; i < MANY; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "key-%d", i);
+        store(key, 100);
+    }
+    const char *text = say("stats sizes\r\n");
+    assert_int_equal(row(text, "160"), MANY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sum, setup, teardown),
         cmocka_unit_test_setup_teardown(test_groups, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
     };
     return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
  *     text_admin.c   what asks about the server or steers it, but for
  *     text_stats.c   stats
  *     text_dump.c    the dumps of keys
+ *     text_sizes.c   stats sizes
  *     text_login.c   the `set` that logs in
  *
  * A get of keys and a set of a short value are read where they stand, by a parser that knows just
@@ -142,4 +143,4 @@ fw_text_run fw_command_slabs, fw_command_lru, fw_command_lru_crawler, fw_command
     fw_command_debugtime;
 fw_text_run fw_command_extstore, fw_command_refresh_certs;
 fw_text_run fw_command_stats;
-fw_text_run fw_command_metadump, fw_command_cachedump;
+fw_text_run fw_command_metadump, fw_command_cachedump, fw_command_sizes;

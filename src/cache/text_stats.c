@@ -62,6 +62,9 @@ enum fw_parsed fw_command_stats(struct fw_text_line *line)
     if (FW_LINE_HAS(line, 1, "cachedump")) {
         return fw_command_cachedump(line);
     }
+    if (line->local->cache->settings.has_sizes && FW_LINE_HAS(line, 1, "sizes")) {
+        return fw_command_sizes(line);
+    }
     bool is_known = line->count == 1 || line->words[1].length <= FW_STATS_GROUP_MAX;
     if (is_known && line->count > 1) {
         memcpy(group, line->words[1].text, line->words[1].length);

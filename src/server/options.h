@@ -39,6 +39,7 @@ struct fw_server_config {
     bool no_cas;
     bool no_flush;
     bool no_dump;
+    bool has_sizes;
     bool has_shutdown;
     bool has_locking;
     const char *auth_file; /* Of the text protocol; NULL: none. */

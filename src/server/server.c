@@ -99,6 +99,7 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
         .has_cas = !config->no_cas,
         .has_flush = !config->no_flush,
         .has_dump = !config->no_dump,
+        .has_sizes = config->has_sizes,
         .needs_login = config->auth_file != NULL || config->has_sasl,
         .has_locking = config->has_locking,
         .lines_max = (uint32_t)config->turn_commands,

@@ -196,6 +196,7 @@ static void rows_settings(const struct rows *rows)
     row(rows, "hash_algorithm", "xxh3");
     row_number(rows, "idle_timeout", (uint64_t)(config->idle_timeout_ns / FW_NS_PER_S));
     row_yes(rows, "flush_enabled", !config->no_flush);
+    row_yes(rows, "track_sizes", config->has_sizes);
     row_yes(rows, "dump_enabled", !config->no_dump);
     row_yes(rows, "locking_enabled", config->has_locking);
 }

@@ -17,7 +17,7 @@ GENERAL = """
     incr_hits decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses
     store_too_large store_no_memory auth_cmds auth_errors bytes_read bytes_written limit_maxbytes
     accepting_conns listen_disabled_num threads conn_yields hash_power_level hash_bytes
-    hash_is_expanding bytes curr_items total_items expired_unfetched evicted_unfetched evicted_active
+    hash_is_expanding bytes curr_items total_items expired_unfetched evicted_unfetched
     evictions reclaimed
 """.split()
 
