@@ -81,15 +81,15 @@ static enum fw_parsed sizes_step(struct fw_session *session, struct fw_cache_loc
 {
     (void)session;
     struct sizes *sizes = (struct sizes *)(void *)listing->state;
-    if (sizes->is_counted) {
-        return sizes_show(sizes, &local->reply, &listing->cursor);
-    }
-    sizes->is_counted =
-        fw_table_visit(local->table, &listing->cursor, BUCKETS_PER_STEP, sizes_visit, sizes);
-    if (sizes->is_counted) {
+    if (!sizes->is_counted) {
+        sizes->is_counted =
+            fw_table_visit(local->table, &listing->cursor, BUCKETS_PER_STEP, sizes_visit, sizes);
+        if (!sizes->is_counted) {
+            return FW_PARSED_OUTPUT;
+        }
         listing->cursor = 0;
     }
-    return FW_PARSED_OUTPUT;
+    return sizes_show(sizes, &local->reply, &listing->cursor);
 }
 
 enum fw_parsed fw_command_sizes(struct fw_text_line *line)
