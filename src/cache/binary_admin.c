@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests about the server: flush, stat, version, quit, and logging in. */
+#include "base/version.h"
 #include "cache/auth.h"
 #include "cache/binary.h"
 

@@ -6,6 +6,7 @@
  * are compared field by field. A conversation with every kind of request is then cut in two at each
  * of its bytes, and said byte by byte: the replies must stay the same.
  */
+#include "base/version.h"
 #include "cache/binary.h"
 
 #include <setjmp.h>

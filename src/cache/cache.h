@@ -26,7 +26,6 @@
 
 #include "base/base.h"
 #include "base/reason.h"
-#include "base/version.h"
 #include "cache/metrics.h"
 #include "cache/reply.h"
 #include "cache/table.h"
@@ -40,6 +39,7 @@ enum { FW_CACHE_CLOCK_START = 2 };
 /*
  * What clients are told. Many of them look at the number to know what a server can do, and some
  * refuse one below 1; so it begins with the release of memcached that we answer like.
+ * Who uses it includes base/version.h.
  */
 #define FW_CACHE_VERSION "1.6.18-fairway-" FW_VERSION
 

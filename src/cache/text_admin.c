@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/version.h"
 #include "cache/number.h"
 #include "cache/stats.h"
 #include "cache/table.h"

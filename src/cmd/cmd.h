@@ -9,16 +9,15 @@
 #pragma once
 
 #include <stdio.h>
-#include <sysexits.h>
 
 #include "base/base.h"
 
 /* The exit statuses, and the only ones. README.md says why these. */
 enum fw_cmd_status {
     FW_CMD_OK = 0,
-    FW_CMD_FAILED = 1,           /* Understood, but it could not be done. */
-    FW_CMD_USAGE = EX_USAGE,     /* The command line or the configuration is wrong: change it. */
-    FW_CMD_NO_SOCKET = EX_OSERR, /* It cannot listen where it should. */
+    FW_CMD_FAILED = 1, /* Understood, but it could not be done. */
+    FW_CMD_USAGE = 64, /* EX_USAGE: the command line or the configuration is wrong: change it. */
+    FW_CMD_NO_SOCKET = 71, /* EX_OSERR: it cannot listen where it should. */
 };
 
 struct fw_command {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/version.h"
 #include "engine/core.h"
 #include "io/address.h"
 #include "io/clock.h"
