@@ -169,6 +169,30 @@ int fw_file_read(const char *path, size_t size_max, char **contents, size_t *siz
     return rc != 0 ? file_failed(reason, rc, "read", path) : 0;
 }
 
+int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,
+                      struct fw_reason *reason)
+{
+    struct flock range = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
+    int fd = open_retrying(path, O_RDWR, 0);
+    if (fd < 0) {
+        return file_failed(reason, fd, "open", path);
+    }
+    if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
+        int rc = errno == EACCES || errno == EAGAIN ? -EBUSY : -errno;
+        (void)close(fd);
+        return file_failed(reason, rc, "lock", path);
+    }
+    lock->fd = fd;
+    return 0;
+}
+
+void fw_file_lock_release(struct fw_file_lock *lock)
+{
+    (void)close(lock->fd); /* The only descriptor of this opening: the lock goes with it. */
+    lock->fd = -1;
+}
+
 static int write_temporary(int fd, const void *contents, size_t size, mode_t mode)
 {
     size_t done;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small files: read one whole, replace one in one step, append lines to one.
+ * Small files: read one whole, replace one in one step, append lines to one. And locks on files and
+ * devices of any size.
  *
  * These calls block, so they are for start, shutdown, administration and threads that may block.
  * Data that matters lives on disks (io/disk.h). Every failure comes with a reason that names the
@@ -39,6 +40,21 @@ FW_MUST_CHECK int fw_file_read(const char *path, size_t size_max, char **content
  */
 FW_MUST_CHECK int fw_file_replace(const char *path, const void *contents, size_t size, mode_t mode,
                                   struct fw_reason *reason);
+
+/* One byte of a file or block device that nobody else has. */
+struct fw_file_lock {
+    int fd;
+};
+
+/*
+ * Takes the byte for this opening alone, as long as the process lives: the kernel gives it back
+ * when the process ends, however it ends. Another opening of the same process is refused too (an
+ * open file description lock). It binds those who ask for it, on this host, by the same file or
+ * device node; reading and writing go on. -EBUSY if somebody has it. Never waits.
+ */
+FW_MUST_CHECK int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,
+                                    struct fw_reason *reason);
+void fw_file_lock_release(struct fw_file_lock *lock);
 
 /* An open file to which lines are added, such as the log. */
 struct fw_appender {

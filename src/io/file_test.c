@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -624,6 +625,36 @@ static void test_journal(void **state)
 }
 /* NOLINTEND(concurrency-mt-unsafe) */
 
+/* Another opening is refused, and another process; when the holder is gone the byte is free. */
+static void test_lock(void **state)
+{
+    (void)state;
+    struct fw_file_lock lock;
+    struct fw_file_lock other;
+    assert_int_equal(fw_file_lock_take(&lock, "locked", 1, &reason), -ENOENT);
+    assert_int_equal(fw_file_replace("locked", "", 0, 0600, &reason), 0);
+    assert_int_equal(fw_file_lock_take(&lock, "locked", 1, &reason), 0);
+    assert_int_equal(fw_file_lock_take(&other, "locked", 1, &reason), -EBUSY);
+    assert_int_equal(fw_file_lock_take(&other, "locked", 2, &reason), 0); /* Only that byte. */
+    fw_file_lock_release(&other);
+    pid_t child = fork();
+    if (child == 0) {
+        struct fw_file_lock own;
+        (void)close(lock.fd); /* Or the child would share the opening. */
+        int rc = fw_file_lock_take(&own, "locked", 1, NULL);
+        _exit(rc == -EBUSY && fw_file_lock_take(&own, "locked", 3, NULL) == 0 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(fw_file_lock_take(&other, "locked", 3, &reason), 0); /* It has ended. */
+    fw_file_lock_release(&other);
+    fw_file_lock_release(&lock);
+    assert_int_equal(fw_file_lock_take(&lock, "locked", 1, &reason), 0);
+    fw_file_lock_release(&lock);
+    assert_int_equal(unlink("locked"), 0);
+}
+
 static void test_append_open_fails(void **state)
 {
     (void)state;
@@ -660,6 +691,7 @@ int main(void)
         cmocka_unit_test_setup(test_append_counts, reset),
         cmocka_unit_test_setup(test_rotate, reset),
         cmocka_unit_test_setup(test_journal, reset),
+        cmocka_unit_test_setup(test_lock, reset),
         cmocka_unit_test_setup(test_append_open_fails, reset),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
