@@ -36,6 +36,8 @@ enum fw_lock_rank {
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
     FW_RANK_CORE = 60,          /* The threads of a core. */
     FW_RANK_CHANNEL = 65,       /* Shared channels and resources. */
+    FW_RANK_JOURNAL = 67,       /* A journal: who performs, who waits. */
+    FW_RANK_RING = 68,          /* A ring on a disk: its operations; the disk is used under it. */
     FW_RANK_JOBS_COMMANDS = 70, /* Commands under way and timed; they are posted under it. */
     FW_RANK_JOBS_ROLE = 71,     /* The dispatcher's role; taken by try-lock. */
     FW_RANK_JOBS_FRONT = 72,    /* Posting and rejoining: owners and slots. */
