@@ -95,6 +95,32 @@ static void test_limits(void **state)
     }
 }
 
+/*
+ * The longest message, from inside of a sector all around to the same sector: it is written once.
+ * The disk answers late, so that it sees two writers of a sector.
+ */
+static void test_all_around(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {8 * 512, LARGE};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(sizes); i++) {
+        const struct fw_disk_memory_options options = {.size = sizes[i], .deferred = true};
+        struct fw_ring_state known;
+        assert_int_equal(fw_disk_memory_create(&memory, &options), 0);
+        ring_test_create(&memory->disk, 1);
+        producer = ring_test_attach(&memory->disk, FW_RING_PRODUCER, 0);
+        consumer = ring_test_attach(&memory->disk, FW_RING_CONSUMER, 0);
+        fw_ring_state(producer, &known);
+        for (int round = 0; round < 3; round++) {
+            RING_OK(fw_ring_push, producer, "odd", 3);
+            RING_OK(fw_ring_advance, consumer, ring_test_pop(consumer, "odd", 3));
+            RING_OK(fw_ring_push, producer, letters, known.message_max);
+            RING_OK(fw_ring_advance, consumer, ring_test_pop(consumer, letters, known.message_max));
+        }
+        end();
+    }
+}
+
 static void test_wrong_calls(void **state)
 {
     (void)state;
@@ -873,15 +899,16 @@ static void test_inspect(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits),          cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_model),           cmocka_unit_test(test_redelivery),
-        cmocka_unit_test(test_handshake),       cmocka_unit_test(test_sync),
-        cmocka_unit_test(test_costs),           cmocka_unit_test(test_journal_costs),
-        cmocka_unit_test(test_disk_fails),      cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_asynchronous),    cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_damaged_message), cmocka_unit_test(test_torn_state),
-        cmocka_unit_test(test_checksums),       cmocka_unit_test(test_old_ring),
-        cmocka_unit_test(test_taken_over),      cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_all_around),
+        cmocka_unit_test(test_wrong_calls),   cmocka_unit_test(test_model),
+        cmocka_unit_test(test_redelivery),    cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_sync),          cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_journal_costs), cmocka_unit_test(test_disk_fails),
+        cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_damage),        cmocka_unit_test(test_damaged_message),
+        cmocka_unit_test(test_torn_state),    cmocka_unit_test(test_checksums),
+        cmocka_unit_test(test_old_ring),      cmocka_unit_test(test_taken_over),
+        cmocka_unit_test(test_inspect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
