@@ -11,6 +11,8 @@
 
 const struct fw_command *const fw_commands[] = {
     &fw_cmd_serve, &fw_cmd_log, &fw_cmd_help, &fw_cmd_version, NULL,
+    &fw_command_serve, &fw_command_ring,    &fw_command_log,
+    &fw_command_help,  &fw_command_version, NULL,
 };
 
 enum fw_cmd_status fw_cmd_fail(enum fw_cmd_status status, const char *format, ...)
