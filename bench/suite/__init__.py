@@ -3,6 +3,7 @@
 
 from .context import Benchmark, Context, Unavailable
 from . import cache, hits, idle, jobs, log, measure, micro, network, simulate
+from . import idle, jobs, log, measure, micro, network, ring, simulate
 
 __all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
 
@@ -11,5 +12,6 @@ def benchmarks(build):
     """From name to Benchmark: first the micro-benchmarks that were built, then the servers."""
     found = dict(micro.benchmarks(build))
     for module in (network, cache, hits, idle, simulate, log, jobs):
+    for module in (network, idle, simulate, log, jobs, ring):
         found.update(module.BENCHMARKS)
     return found

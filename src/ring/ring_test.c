@@ -498,10 +498,11 @@ static void test_disk_fails(void **state)
     observe();
     seen.fail_error = -EIO;
     seen.fail_offset = (uint64_t)3 * 512; /* The data: nothing was published, so it can be tried. */
-    assert_int_equal(fw_ring_push(producer, "a", 1, &reason), -EIO);
+    assert_int_equal(fw_ring_push(producer, "aaaaaaa", 7, &reason), -EIO);
     assert_non_null(strstr(reason.text, "cannot write"));
     seen.fail_error = 0;
     RING_OK(fw_ring_push, producer, "b", 1);
+    assert_int_equal(memory->bytes[3 * 512 + 6], 0xa5); /* Nothing is left of it either. */
     (void)ring_test_pop(consumer, "b", 1);
 
     seen.fail_error = -EIO;
