@@ -22,7 +22,7 @@ PUSHES = 400
 SIZES = (64, 1024, 4096)
 RING_SIZE = 4 << 20
 BATCH = 16
-FLUSHES = 1 << 2  # FW_RING_FLUSHES
+FUA = 1 << 2  # FW_RING_FUA
 UNIT = "ns per push, on the wall"
 
 
@@ -62,7 +62,7 @@ class Place:
         return float(self.program("bench/ring_rate", what, self.path, size, count, batch, flags))
 
     def fio(self, count, block_size, size, offset, sync):
-        """Nanoseconds of one write that is durable when it returns."""
+        """Nanoseconds of one write until it is durable."""
         command = ["fio", "--name=ring", f"--filename={self.path}", "--rw=write", "--direct=1",
                    "--ioengine=psync", f"--bs={block_size}", f"--size={size}", f"--offset={offset}",
                    f"--io_size={block_size * count}", *sync, "--output-format=json"]
@@ -75,7 +75,7 @@ class Place:
     def fio_push(self, size, count, flags=0):
         """The data's sectors in sequence, and one sector again and again as the pointer is, each
         made durable. All of it lies where the ring, which is empty, has room for messages."""
-        sync = ["--fdatasync=1"] if flags & FLUSHES else ["--sync=dsync"]
+        sync = ["--sync=dsync"] if flags & FUA else ["--fdatasync=1"]
         block = (size + 4 + 511) // 512 * 512
         room = (RING_SIZE - 2048 - 512) // block * block
         return (self.fio(count, block, room, 2048, sync) +
@@ -140,9 +140,9 @@ def run_pop(context):
 def run_durable(context):
     count = context.scaled(PUSHES)
     return run_sides(context, "ring-durable", {
-        "durable writes": lambda place: place.rate("push", 1024, count),
-        "writes and flushes": lambda place: place.rate("push", 1024, count, 1, FLUSHES),
-    }, peer="plain writes, each followed by a flush", bar=1.0, unit=UNIT, informational=True)
+        "writes and flushes": lambda place: place.rate("push", 1024, count),
+        "durable writes": lambda place: place.rate("push", 1024, count, 1, FUA),
+    }, peer="writes that are durable in themselves (FUA)", bar=1.0, unit=UNIT, informational=True)
 
 
 def run_follow(context):
@@ -158,7 +158,7 @@ BENCHMARKS = {
     "ring-push": Benchmark("durable pushes beside fio with the same durable writes", run_push),
     "ring-batch": Benchmark("a batch of 16 beside a push of one", run_batch),
     "ring-pop": Benchmark("popping and giving back beside pushing", run_pop),
-    "ring-durable": Benchmark("writes that are durable in themselves beside writes and flushes",
+    "ring-durable": Benchmark("writes with flushes beside writes that are durable in themselves",
                               run_durable),
     "ring-follow": Benchmark("how soon a message is seen by who polls", run_follow),
 }

@@ -45,7 +45,7 @@ struct fw_journal_options {
     const char *path;
     uint64_t size;      /* Of a file that is not there yet or is shorter; 0: it must be there. */
     int format;         /* Of a journal that is not there yet: 1 or 2; 0: 1. */
-    unsigned flags;     /* FW_RING_BUFFERED and FW_RING_FLUSHES of fairway/ring.h. */
+    unsigned flags;     /* FW_RING_BUFFERED and FW_RING_FUA of fairway/ring.h. */
     const char *client; /* A name for people who look at the file. */
     int (*perform)(const void *data, size_t length, void *context);
     void *context;

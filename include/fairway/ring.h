@@ -101,8 +101,12 @@ enum fw_ring_flag {
     FW_RING_SYNCS = 1 << 0,
     /* Through the page cache. Not for two hosts: they would not see each other's writes. */
     FW_RING_BUFFERED = 1 << 1,
-    /* Durable by flushes after plain writes, not by writes that are durable in themselves. */
-    FW_RING_FLUSHES = 1 << 2,
+    /*
+     * Durable by writes that are so in themselves (forced unit access), not by a flush behind plain
+     * writes. As many waits for the disk, half as many commands; better only where the device has
+     * such writes, of which `bench/run ring-durable` tells.
+     */
+    FW_RING_FUA = 1 << 2,
 };
 
 struct fw_ring_options {

@@ -229,6 +229,16 @@ int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
     return rc;
 }
 
+/* Whether the very ring is there already, in which case others may be using it. */
+static bool create_is_done(struct fw_disk *disk, const struct fw_ring_create *create)
+{
+    struct fw_ring_geometry geometry;
+    uint32_t sector_size = create->sector_size;
+    return sector_size_check(disk, &sector_size, NULL) == 0 &&
+           fw_ring_read_head(disk, sector_size, &geometry, NULL) == 0 &&
+           geometry.format == create->format;
+}
+
 int fw_ring_create(const struct fw_ring_create *create, struct fw_ring_reason *public_reason)
 {
     struct fw_reason *reason = private_reason(public_reason);
@@ -241,6 +251,9 @@ int fw_ring_create(const struct fw_ring_create *create, struct fw_ring_reason *p
     int rc = fw_ring_disk_open(&disk, &options, reason);
     if (rc != 0) {
         return rc;
+    }
+    if (create_is_done(disk, create)) {
+        goto out_disk;
     }
     rc = side_lock(&locks[0], create->path, FW_RING_SIDE_PRODUCER, reason);
     if (rc != 0) {

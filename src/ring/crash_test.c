@@ -304,23 +304,23 @@ static void one_by_one(int format, uint32_t sector_size, unsigned flags, uint32_
 static void test_format_1(void **state)
 {
     (void)state;
+    one_by_one(1, 512, FW_RING_FUA, 512);
     one_by_one(1, 512, 0, 512);
-    one_by_one(1, 512, FW_RING_FLUSHES, 512);
 }
 
 static void test_format_1_large_sectors(void **state)
 {
     (void)state;
+    one_by_one(1, 4096, FW_RING_FUA, 512);
     one_by_one(1, 4096, 0, 512);
-    one_by_one(1, 4096, FW_RING_FLUSHES, 512);
 }
 
 static void test_format_2(void **state)
 {
     (void)state;
+    one_by_one(2, 512, FW_RING_FUA, 64);
     one_by_one(2, 512, 0, 64);
-    one_by_one(2, 512, FW_RING_FLUSHES, 64);
-    one_by_one(2, 4096, FW_RING_FLUSHES, 64);
+    one_by_one(2, 4096, 0, 64);
 }
 
 /* ---- both sides at once, on a slow disk ---- */
@@ -408,8 +408,7 @@ static void consume_begin(bool advance, bool poll)
  */
 static void at_once(int format, uint64_t seed, uint32_t tear_size)
 {
-    unsigned flags[2] = {seed % 2 == 0 ? 0 : FW_RING_FLUSHES,
-                         seed / 2 % 2 == 0 ? 0 : FW_RING_FLUSHES};
+    unsigned flags[2] = {seed % 2 == 0 ? FW_RING_FUA : 0, seed / 2 % 2 == 0 ? FW_RING_FUA : 0};
     struct fw_random chance;
     fw_random_init(&chance, seed);
     begin(format, 512, true, seed);
@@ -501,7 +500,7 @@ static void test_dead_producer(void **state)
 {
     (void)state;
     begin(1, 512, false, 1);
-    struct fw_ring *producer = ring_test_attach(disk, FW_RING_PRODUCER, 0);
+    struct fw_ring *producer = ring_test_attach(disk, FW_RING_PRODUCER, FW_RING_FUA);
     push_some(producer, &producer->geometry, 1);
     ends[2] = ends[1] + fw_ring_message_size(&producer->geometry, lengths[1]);
     now.tried = 2;
@@ -509,7 +508,7 @@ static void test_dead_producer(void **state)
     RING_OK(fw_ring_stage, producer, content[1], lengths[1]);
     state_write_unflushed(producer, ends[2], false);
     fw_ring_detach(producer);
-    struct fw_ring *consumer = ring_test_attach(disk, FW_RING_CONSUMER, 0);
+    struct fw_ring *consumer = ring_test_attach(disk, FW_RING_CONSUMER, FW_RING_FUA);
     (void)ring_test_pop(consumer, content[0], lengths[0]);
     uint64_t position = ring_test_pop(consumer, content[1], lengths[1]);
     now.popped = 2;
@@ -527,9 +526,9 @@ static void test_dead_producer(void **state)
 static void unflushed_pointer(bool poll)
 {
     begin(1, 512, false, 1);
-    struct fw_ring *producer = ring_test_attach(disk, FW_RING_PRODUCER, 0);
+    struct fw_ring *producer = ring_test_attach(disk, FW_RING_PRODUCER, FW_RING_FUA);
     push_some(producer, &producer->geometry, 1);
-    struct fw_ring *consumer = ring_test_attach(disk, FW_RING_CONSUMER, 0);
+    struct fw_ring *consumer = ring_test_attach(disk, FW_RING_CONSUMER, FW_RING_FUA);
     ends[2] = ends[1] + fw_ring_message_size(&producer->geometry, lengths[1]);
     now.tried = 2;
     promise_mark();
@@ -560,7 +559,7 @@ static void test_sync(void **state)
     const struct fw_ring_message list[] = {{content[0], 300}, {content[1], 300}};
     for (int format = 1; format <= 2; format++) {
         for (int flushes = 0; flushes < 2; flushes++) {
-            unsigned flags = FW_RING_SYNCS | (flushes != 0 ? FW_RING_FLUSHES : 0U);
+            unsigned flags = FW_RING_SYNCS | (flushes == 0 ? FW_RING_FUA : 0U);
             begin(format, 512, false, 1);
             struct fw_ring *producer = ring_test_attach(disk, FW_RING_PRODUCER, flags);
             struct fw_ring *consumer = ring_test_attach(disk, FW_RING_CONSUMER, flags);

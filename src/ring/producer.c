@@ -114,7 +114,7 @@ static void window_forget(struct fw_ring *ring)
 /* Starts to write the sectors from `position` to `end`; returns whether they will be durable. */
 static bool window_write(struct fw_ring *ring, uint64_t position, uint64_t end)
 {
-    bool sync = (ring->flags & FW_RING_FLUSHES) == 0;
+    bool sync = (ring->flags & FW_RING_FUA) != 0;
     uint64_t first = fw_ring_sector_floor(ring, position);
     uint64_t size = fw_ring_sector_ceil(ring, end) - first;
     if (size >= ring->geometry.capacity) {

@@ -109,7 +109,7 @@ static void state_durable(struct fw_ring *ring, int rc)
 
 static void state_written(struct fw_ring *ring, int rc)
 {
-    if (rc != 0 || (ring->flags & FW_RING_FLUSHES) == 0) {
+    if (rc != 0 || (ring->flags & FW_RING_FUA) != 0) {
         state_durable(ring, rc);
         return;
     }
@@ -133,7 +133,7 @@ void fw_ring_state_write(struct fw_ring *ring, enum fw_ring_side side, uint64_t 
     ring->writing.then = then;
     struct fw_disk_op op = {
         .kind = FW_DISK_WRITE,
-        .sync = (ring->flags & FW_RING_FLUSHES) == 0,
+        .sync = (ring->flags & FW_RING_FUA) != 0,
         .from = ring->state_out,
         .size = ring->geometry.sector_size,
         .offset = fw_ring_pointer_write(&ring->geometry, side, pointer, &names, ring->state_out)};

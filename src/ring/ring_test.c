@@ -278,7 +278,7 @@ static void test_model(void **state)
         fw_random_init(&chance, i);
         memset(&model, 0, sizeof model);
         begin_with(cases[i].format, cases[i].size, cases[i].sector_size,
-                   i % 2 == 0 ? 0 : FW_RING_FLUSHES);
+                   i % 2 == 0 ? 0 : FW_RING_FUA);
         for (int step = 0; step < STEPS && model.pushed + 4 <= MODEL_MAX; step++) {
             model_step(&chance, cases[i].length_max);
         }
@@ -438,7 +438,7 @@ static void test_costs(void **state)
     struct fw_ring_message batch[16];
     for (int flushes = 0; flushes < 2; flushes++) {
         for (int format = 1; format <= 2; format++) {
-            begin_with(format, 65536, 512, flushes == 0 ? 0 : FW_RING_FLUSHES);
+            begin_with(format, 65536, 512, flushes == 0 ? FW_RING_FUA : 0);
             RING_OK(fw_ring_push, producer, letters, 64); /* Loads the window. */
             observe();
             RING_OK(fw_ring_push, producer, letters, 64);
@@ -472,7 +472,7 @@ static void test_journal_costs(void **state)
 {
     (void)state;
     begin(1);
-    struct fw_ring *both = ring_test_attach(&memory->disk, FW_RING_BOTH, 0);
+    struct fw_ring *both = ring_test_attach(&memory->disk, FW_RING_BOTH, FW_RING_FUA);
     RING_OK(fw_ring_push, both, "a", 1);
     observe();
     RING_OK(fw_ring_push, both, "b", 1);
@@ -494,7 +494,7 @@ static void test_disk_fails(void **state)
 {
     (void)state;
     struct fw_ring_reason reason;
-    begin(1);
+    begin_with(1, 4096, 512, FW_RING_FUA);
     observe();
     seen.fail_error = -EIO;
     seen.fail_offset = (uint64_t)3 * 512; /* The data: nothing was published, so it can be tried. */
@@ -512,7 +512,7 @@ static void test_disk_fails(void **state)
     assert_int_equal(fw_ring_push(producer, "d", 1, &reason), -EIO);
     assert_non_null(strstr(reason.text, "detach"));
     fw_ring_detach(producer);
-    producer = ring_test_attach(&memory->disk, FW_RING_PRODUCER, 0);
+    producer = ring_test_attach(&memory->disk, FW_RING_PRODUCER, FW_RING_FUA);
     RING_OK(fw_ring_push, producer, "e", 1);
     (void)ring_test_pop(consumer, "e", 1);
     seen.fail_flush = true;

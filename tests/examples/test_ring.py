@@ -31,11 +31,14 @@ def test_lines_go_through(build, tmp_path):
 def test_both_at_once(build, tmp_path):
     program, path = build / "examples" / "disk_queue", tmp_path / "queue"
     subprocess.run([program, "send", path], stdin=subprocess.DEVNULL, check=True, timeout=60)
-    lines = "".join(f"{number} {'x' * 3000}\n" for number in range(1000))  # More than fits.
-    with subprocess.Popen([program, "receive", path, "1000"], stdout=subprocess.PIPE,
+    lines = "".join(f"{number} {'x' * 3000}\n" for number in range(400))  # More than fits.
+    with subprocess.Popen([program, "receive", path, "400"], stdout=subprocess.PIPE,
                           text=True) as receiver:
-        subprocess.run([program, "send", path], input=lines, text=True, check=True, timeout=60)
-        assert receiver.communicate(timeout=60)[0] == lines
+        try:
+            subprocess.run([program, "send", path], input=lines, text=True, check=True, timeout=200)
+            assert receiver.communicate(timeout=60)[0] == lines
+        finally:
+            receiver.kill()
 
 
 def test_journal_finishes_what_was_begun(build, tmp_path):

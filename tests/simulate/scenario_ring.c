@@ -118,7 +118,7 @@ static void producer_live(void)
 {
     struct fw_disk *disk = disk_open();
     const struct fw_ring_options options = {.role = FW_RING_PRODUCER,
-                                            .flags = sim_chance(2) ? FW_RING_FLUSHES : 0U};
+                                            .flags = sim_chance(2) ? FW_RING_FUA : 0U};
     struct producer producer = {.is_dead = false};
     int rc = fw_ring_attach_on(&producer.ring, disk, 1, &options, NULL);
     if (rc == 0) {
@@ -251,7 +251,7 @@ static void consumer_live(void)
 {
     struct fw_disk *disk = disk_open();
     const struct fw_ring_options options = {.role = FW_RING_CONSUMER,
-                                            .flags = sim_chance(2) ? FW_RING_FLUSHES : 0U};
+                                            .flags = sim_chance(2) ? FW_RING_FUA : 0U};
     struct fw_ring *ring;
     int rc = fw_ring_attach_on(&ring, disk, 2, &options, NULL);
     if (rc == 0) {
