@@ -32,13 +32,14 @@ def test_both_at_once(build, tmp_path):
     program, path = build / "examples" / "disk_queue", tmp_path / "queue"
     subprocess.run([program, "send", path], stdin=subprocess.DEVNULL, check=True, timeout=60)
     lines = "".join(f"{number} {'x' * 3000}\n" for number in range(400))  # More than fits.
-    with subprocess.Popen([program, "receive", path, "400"], stdout=subprocess.PIPE,
-                          text=True) as receiver:
+    with (open(tmp_path / "got", "wb") as got,
+          subprocess.Popen([program, "receive", path, "400"], stdout=got) as receiver):
         try:
             subprocess.run([program, "send", path], input=lines, text=True, check=True, timeout=200)
-            assert receiver.communicate(timeout=60)[0] == lines
+            assert receiver.wait(timeout=60) == 0
         finally:
             receiver.kill()
+    assert (tmp_path / "got").read_text() == lines
 
 
 def test_journal_finishes_what_was_begun(build, tmp_path):
