@@ -151,7 +151,8 @@ static double follow_time(void)
     fw_ring_detach(followed);
     fw_ring_detach(consumer);
     qsort(latency_ns, count, sizeof latency_ns[0], by_value);
-    return (double)latency_ns[count / 2];
+    uint64_t middle = count / 2;
+    return (double)latency_ns[middle];
 }
 
 static uint64_t number(const char *text, uint64_t max)

@@ -103,8 +103,8 @@ enum fw_ring_flag {
     FW_RING_BUFFERED = 1 << 1,
     /*
      * Durable by writes that are so in themselves (forced unit access), not by a flush behind plain
-     * writes. As many waits for the disk, half as many commands; better only where the device has
-     * such writes, of which `bench/run ring-durable` tells.
+     * writes. As many waits for the disk with half as many commands; but not on every disk faster,
+     * and on a busy machine much slower: `bench/run ring-durable` tells.
      */
     FW_RING_FUA = 1 << 2,
 };

@@ -177,7 +177,7 @@ static int create_forget_old(struct fw_disk *disk, uint8_t *buffer, struct fw_re
 int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
                       struct fw_reason *reason)
 {
-    struct fw_ring_geometry geometry;
+    struct fw_ring_geometry geometry = {.format = 0};
     uint32_t sector_size = create->sector_size;
     uint64_t id;
     if (create->format != 1 && create->format != 2) {
@@ -232,7 +232,7 @@ int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
 /* Whether the very ring is there already, in which case others may be using it. */
 static bool create_is_done(struct fw_disk *disk, const struct fw_ring_create *create)
 {
-    struct fw_ring_geometry geometry;
+    struct fw_ring_geometry geometry = {.format = 0};
     uint32_t sector_size = create->sector_size;
     return sector_size_check(disk, &sector_size, NULL) == 0 &&
            fw_ring_read_head(disk, sector_size, &geometry, NULL) == 0 &&
@@ -484,11 +484,12 @@ int fw_ring_attach(struct fw_ring **made, const struct fw_ring_options *options,
                    struct fw_ring_reason *public_reason)
 {
     struct fw_reason *reason = private_reason(public_reason);
-    struct fw_ring *ring;
+    struct fw_ring *ring = NULL;
     int rc = ring_make(&ring, options, reason);
     if (rc != 0) {
         return rc;
     }
+    FW_ASSERT(ring != NULL);
     bool direct = (options->flags & FW_RING_BUFFERED) == 0;
     struct fw_disk_options disk_options = {.path = options->path,
                                            .flags = direct ? (unsigned)FW_DISK_DIRECT : 0};

@@ -101,9 +101,9 @@ static pid_t child_push(void)
     pid_t child = fork();
     if (child == 0) {
         struct fw_ring *ring;
-        bool attached = attach(&ring, FW_RING_PRODUCER, NULL) == 0;
-        while (attached) {
-            (void)!fw_ring_push(ring, "again", 5, NULL);
+        int rc = attach(&ring, FW_RING_PRODUCER, NULL);
+        while (rc == 0 || rc == FW_RING_RETRY) {
+            rc = fw_ring_push(ring, "again", 5, NULL);
             (void)!write(ends[1], "x", 1);
         }
         _exit(1);

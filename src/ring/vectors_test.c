@@ -47,7 +47,7 @@ static void compare(const char *name)
     char *image;
     size_t size;
     struct fw_reason reason;
-    const char *folder = getenv("FW_TEST_VECTORS");
+    const char *folder = getenv("FW_TEST_VECTORS"); /* NOLINT(concurrency-mt-unsafe) */
     assert_non_null(folder);
     (void)snprintf(path, sizeof path, "%s/%s.img", folder, name);
     if (fw_file_read(path, 1 << 20, &image, &size, &reason) != 0) {

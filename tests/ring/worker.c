@@ -40,7 +40,7 @@ static _Noreturn void die(const char *format, ...)
     (void)vfprintf(stderr, format, arguments);
     (void)fputc('\n', stderr);
     va_end(arguments);
-    exit(EXIT_FAILURE);
+    exit(EXIT_FAILURE); /* NOLINT(concurrency-mt-unsafe): there is one thread. */
 }
 
 static void pause_a_little(void)

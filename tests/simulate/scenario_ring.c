@@ -295,7 +295,7 @@ static void ring_run(void)
     bool large_sectors = sim_chance(4);
     int format = sim_chance(2) ? 1 : 2;
     weather_set();
-    sim_disk_make(DISK, large_sectors ? 8 * 4096 : 7 * 4096, large_sectors ? 4096 : 512);
+    sim_disk_make(DISK, large_sectors ? 32768 : 28672, large_sectors ? 4096 : 512);
     ring_make(format);
     if (sim_chance(3)) {
         sim_disk_weather.error_one_in = 100;
@@ -346,7 +346,7 @@ static void owner_run(void)
     struct fw_ring *second;
     weather_set();
     first_is_frozen = false;
-    sim_disk_make(DISK, 8 * 4096, 4096);
+    sim_disk_make(DISK, 32768, 4096);
     ring_make(2);
     struct fw_disk *disks[2] = {disk_open(), disk_open()};
     int rc = fw_ring_attach_on(&first, disks[0], 1, &options, NULL);
