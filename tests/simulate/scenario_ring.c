@@ -7,10 +7,14 @@
  * the producer does not stand by; and between the acknowledgement of a suspend and the resume the
  * producer's pointer stands still.
  *
+ * The planted twin publishes as the prototype did: by a second step, after others may have
+ * acknowledged a suspend.
+ *
  * A second scenario has two hosts that both want to be the producer of a ring of format 2, of which
  * the first freezes at some time and is dead then.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -37,6 +41,7 @@ static struct {
     uint32_t popped[PUSHERS];   /* What it has popped before the last advance. */
     uint64_t advancing;         /* Where the last advance was to go. */
     bool over;                  /* The consumer has got everything. */
+    bool is_planted;            /* One pusher, which publishes in two steps. */
 } world;
 
 static bool world_is_consumed(void)
@@ -80,17 +85,45 @@ struct pusher {
     uint32_t number;
 };
 
+/* What was staged is published later, by a write of its own, without another look. */
+static int push_in_two_steps(struct fw_ring *ring, const uint8_t *bytes, size_t length)
+{
+    const struct fw_ring_names names = {.queue = "q", .client = "c"};
+    int rc = fw_ring_stage(ring, bytes, length, NULL);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t end = ring->staged;
+    sim_sleep(sim_between(0, 500) * SIM_US);
+    struct fw_disk *disk = disk_open();
+    uint8_t *sector = fw_disk_buffer(ring->geometry.sector_size);
+    FW_ASSERT(sector != NULL);
+    struct fw_ring_pointer *producer = &ring->sides[FW_RING_SIDE_PRODUCER];
+    producer->position = end;
+    struct fw_disk_op op = {.kind = FW_DISK_WRITE,
+                            .from = sector,
+                            .size = ring->geometry.sector_size,
+                            .offset = fw_ring_pointer_write(&ring->geometry, FW_RING_SIDE_PRODUCER,
+                                                            producer, &names, sector)};
+    rc = fw_disk_run(disk, &op, NULL);
+    ring->staged = end;
+    free(sector);
+    fw_disk_close(disk);
+    return rc;
+}
+
 static void pusher_run(void *argument)
 {
     struct pusher *own = argument;
     uint32_t i = own->number;
     uint8_t bytes[LENGTH_MAX];
-    while (!own->producer->is_dead && world.next[i] < GOAL) {
+    while (!own->producer->is_dead && world.next[i] < GOAL && (i == 0 || !world.is_planted)) {
         const struct note note = {.pusher = i, .number = world.next[i]};
         size_t length = (size_t)sim_between(sizeof note, LENGTH_MAX);
         memset(bytes, 'a' + (int)i, length);
         memcpy(bytes, &note, sizeof note);
-        int rc = fw_ring_push(own->producer->ring, bytes, length, NULL);
+        int rc = world.is_planted ? push_in_two_steps(own->producer->ring, bytes, length)
+                                  : fw_ring_push(own->producer->ring, bytes, length, NULL);
         if (rc == 0) {
             world.next[i]++;
             world.is_doubtful[i] = false;
@@ -321,6 +354,32 @@ const struct sim_scenario sim_scenario_ring = {
     .name = "ring",
     .purpose = "two hosts share a ring on a disk that fails and loses its power",
     .run = ring_run,
+};
+
+static void planted_run(void)
+{
+    memset(&world, 0, sizeof world);
+    world.is_planted = true;
+    world.expected[1] = GOAL; /* The second pusher has nothing to do. */
+    world.kept[1] = GOAL;
+    weather_set();
+    sim_disk_make(DISK, 28672, 512);
+    ring_make(1);
+    struct fw_thread producer;
+    struct fw_thread consumer;
+    int rc = fw_thread_create(&producer, "producer", producer_run, NULL);
+    FW_ASSERT(rc == 0);
+    rc = fw_thread_create(&consumer, "consumer", consumer_run, NULL);
+    FW_ASSERT(rc == 0);
+    fw_thread_join(&consumer);
+    fw_thread_join(&producer);
+}
+
+const struct sim_scenario sim_scenario_planted_ring = {
+    .name = "planted-ring",
+    .purpose = "publishes to a ring in a second step, after the acknowledgement",
+    .run = planted_run,
+    .planted = true,
 };
 
 /* ---- who is the producer? ---- */

@@ -40,6 +40,7 @@ extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
 extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
+extern const struct sim_scenario sim_scenario_planted_ring;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
 extern const struct sim_scenario sim_scenario_server;
 extern const struct sim_scenario sim_scenario_server_faults;
@@ -93,6 +94,7 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_planted_close, \
     &sim_scenario_planted_flush, \
     &sim_scenario_planted_log, \
+    &sim_scenario_planted_ring, \
     &sim_scenario_jobs_planted_admission, \
     &sim_scenario_jobs_planted_exist, \
     &sim_scenario_jobs_planted_wakeup

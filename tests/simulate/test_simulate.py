@@ -14,6 +14,7 @@ PLANTED = {
     "planted-close": "FW_SOURCE_CLOSED",
     "planted-flush": "version >= made",
     "planted-log": "rc >= 0",
+    "planted-ring": "state.producer == producer",
     "jobs-planted-admission": "expected",
     "jobs-planted-exist": "!early.none_exist",
     "jobs-planted-wakeup": "deadlock",
@@ -40,7 +41,6 @@ HONEST = [
     "engine-wake",
     "engine-watchdog",
     "handoff",
-    "log",
     "jobs-hang",
     "jobs-order",
     "jobs-race",
@@ -50,6 +50,11 @@ HONEST = [
     "server-move",
     "server-stop",
     "table",
+    "log",
+    "ring",
+    "ring-owner",
+    "skeleton",
+    "skeleton-faults",
 ]
 
 
