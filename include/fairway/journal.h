@@ -27,6 +27,9 @@
  * the journal: put it below /run, which is empty after one (systemd: RuntimeDirectory= with
  * RuntimeDirectoryPreserve=yes). Otherwise put it beside what they change.
  *
+ * A journal belongs to one host: a second process there is refused by a file lock, but no heartbeat
+ * tells another host that this one lives.
+ *
  * Threads. Any thread may call fw_journal_perform() at any time; several share flushes. perform()
  * runs on one of the calling threads, one at a time, and may not call into its own journal.
  * fw_journal_close() may be called while others perform: it waits until they have returned.

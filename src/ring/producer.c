@@ -425,6 +425,22 @@ static void produce_looked(struct fw_ring *ring, int rc)
     }
 }
 
+/* Who has both roles has nobody to look at but itself: is it still attached? */
+static void poll_both_looked(struct fw_ring *ring, int rc)
+{
+    if (rc == 0) {
+        rc = fw_ring_ownership_check(ring, FW_RING_SIDE_PRODUCER);
+    }
+    if (rc == 0) {
+        rc = fw_ring_ownership_check(ring, FW_RING_SIDE_CONSUMER);
+    }
+    if (rc != 0) {
+        fw_ring_finish(ring, rc);
+    } else {
+        poll_end(ring);
+    }
+}
+
 void fw_ring_produce(struct fw_ring *ring)
 {
     const struct fw_ring_op *op = fw_ring_job(ring);
@@ -434,12 +450,8 @@ void fw_ring_produce(struct fw_ring *ring)
         fw_ring_finish(ring, 0);
         return;
     }
-    if (consumer_is_ours(ring)) {
-        if (op->kind == FW_RING_POLL) {
-            poll_end(ring);
-        } else {
-            produce_checked(ring);
-        }
+    if (consumer_is_ours(ring) && op->kind != FW_RING_POLL) {
+        produce_checked(ring);
         return;
     }
     bool may_write = op->kind == FW_RING_PUSH || op->kind == FW_RING_STAGE;
@@ -451,5 +463,5 @@ void fw_ring_produce(struct fw_ring *ring)
     if (op->kind == FW_RING_POLL) {
         fw_ring_io_area(ring, FW_RING_SIDE_PRODUCER);
     }
-    ring->step = produce_looked;
+    ring->step = consumer_is_ours(ring) ? poll_both_looked : produce_looked;
 }

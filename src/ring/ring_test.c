@@ -537,6 +537,14 @@ static void test_no_memory(void **state)
             fw_ring_detach(ring);
         }
     }
+    fail_memory_after(1 << 20); /* None of those to come. */
+    struct fw_disk_memory *empty = ring_test_disk(4096, 512, 0);
+    const struct fw_ring_create create = {.format = 1};
+    for (int i = 0; i < 2; i++) {
+        fail_memory_after(i);
+        assert_int_equal(fw_ring_create_on(&empty->disk, &create, NULL), -ENOMEM);
+    }
+    fw_disk_close(&empty->disk);
     fail_memory_after(0); /* The window. */
     RING_IS(-ENOMEM, fw_ring_push, producer, "a", 1);
     RING_OK(fw_ring_push, producer, "a", 1);

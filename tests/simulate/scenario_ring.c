@@ -10,8 +10,8 @@
  * The planted twin publishes as the prototype did: by a second step, after others may have
  * acknowledged a suspend.
  *
- * A second scenario has two hosts that both want to be the producer of a ring of format 2, of which
- * the first freezes at some time and is dead then.
+ * A second scenario has two hosts that both want the same role of a ring of format 2, of which the
+ * first freezes at some time and is dead then.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -382,7 +382,7 @@ const struct sim_scenario sim_scenario_planted_ring = {
     .planted = true,
 };
 
-/* ---- who is the producer? ---- */
+/* ---- whose is the role? ---- */
 
 static bool first_is_frozen;
 
@@ -400,7 +400,8 @@ static void first_run(void *argument)
 
 static void owner_run(void)
 {
-    const struct fw_ring_options options = {.role = FW_RING_PRODUCER};
+    static const enum fw_ring_role roles[] = {FW_RING_PRODUCER, FW_RING_CONSUMER, FW_RING_BOTH};
+    const struct fw_ring_options options = {.role = roles[sim_between(0, 2)]};
     struct fw_ring *first;
     struct fw_ring *second;
     weather_set();
@@ -420,8 +421,10 @@ static void owner_run(void)
         SIM_EXPECT(rc == -EBUSY || first_is_frozen); /* Never two that live. */
     } while (rc != 0);
     fw_thread_join(&thread);
-    rc = fw_ring_push(second, "mine", 4, NULL);
-    SIM_EXPECT(rc == 0);
+    if (options.role != FW_RING_CONSUMER) {
+        rc = fw_ring_push(second, "mine", 4, NULL);
+        SIM_EXPECT(rc == 0);
+    }
     rc = fw_ring_poll(first, NULL); /* It thaws. */
     SIM_EXPECT(rc == -ESTALE);
     fw_ring_detach(first);
@@ -434,6 +437,6 @@ static void owner_run(void)
 
 const struct sim_scenario sim_scenario_ring_owner = {
     .name = "ring-owner",
-    .purpose = "a second host becomes the producer only when the first is dead",
+    .purpose = "a second host takes a role of a ring only when the first is dead",
     .run = owner_run,
 };
