@@ -74,5 +74,8 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_journal_open(struct fw_journal **journal,
 FW_PUBLIC FW_API_MUST_CHECK int fw_journal_perform(struct fw_journal *journal, const void *data,
                                                    size_t length, struct fw_ring_reason *reason);
 
-/* Closes it. What could not be performed stays for the next open. */
+/*
+ * Closes it, when the calls under way have returned; none may begin from now on. What could not be
+ * performed stays for the next open.
+ */
 FW_PUBLIC void fw_journal_close(struct fw_journal *journal);
