@@ -29,13 +29,9 @@ struct fw_command {
 
 extern const struct fw_command fw_cmd_help;
 extern const struct fw_command fw_cmd_log;
+extern const struct fw_command fw_cmd_ring;
 extern const struct fw_command fw_cmd_serve;
 extern const struct fw_command fw_cmd_version;
-extern const struct fw_command fw_command_help;
-extern const struct fw_command fw_command_log;
-extern const struct fw_command fw_command_ring;
-extern const struct fw_command fw_command_serve;
-extern const struct fw_command fw_command_version;
 
 /* All commands in the order of the list; NULL at the end. */
 extern const struct fw_command *const fw_commands[];

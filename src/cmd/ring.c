@@ -611,7 +611,7 @@ static enum fw_cmd_status ring_run(int count, char **arguments)
     return status;
 }
 
-const struct fw_command fw_command_ring = {
+const struct fw_command fw_cmd_ring = {
     .name = "ring",
     .summary = "queues on a shared disk: create, look, push, pop, suspend",
     .run = ring_run,

@@ -49,8 +49,6 @@ extern const struct sim_scenario sim_scenario_server_stop;
 extern const struct sim_scenario sim_scenario_table;
 extern const struct sim_scenario sim_scenario_ring;
 extern const struct sim_scenario sim_scenario_ring_owner;
-extern const struct sim_scenario sim_scenario_skeleton;
-extern const struct sim_scenario sim_scenario_skeleton_faults;
 
 /* clang-format off */
 #define SIM_SCENARIOS \
@@ -81,8 +79,6 @@ extern const struct sim_scenario sim_scenario_skeleton_faults;
     &sim_scenario_table, \
     &sim_scenario_ring, \
     &sim_scenario_ring_owner, \
-    &sim_scenario_skeleton, \
-    &sim_scenario_skeleton_faults, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \

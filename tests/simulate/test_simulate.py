@@ -45,16 +45,14 @@ HONEST = [
     "jobs-order",
     "jobs-race",
     "jobs-relaxed",
+    "log",
+    "ring",
+    "ring-owner",
     "server",
     "server-faults",
     "server-move",
     "server-stop",
     "table",
-    "log",
-    "ring",
-    "ring-owner",
-    "skeleton",
-    "skeleton-faults",
 ]
 
 
