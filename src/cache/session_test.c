@@ -291,7 +291,18 @@ static void test_verbose(void **state)
     say_once("stats\r\nquit\r\n");
     assert_log(path, "<1 stats\n<1 quit\n");
     converse_reconnect(converse);
-    /* A get that is answered while its line still comes; of the line 200 characters are shown. */
+    /* A get that has begun, but waits for room to answer. */
+    struct fw_reply *reply = &converse->local.reply;
+    fw_reply_advance(reply, reply->next + FW_REPLY_SIZE - 10);
+    static const char get[] = "get b b\r\n";
+    step = run(get, sizeof get - 1);
+    assert_int_equal(step.end, FW_SESSION_OUTPUT);
+    assert_log(path, "<1 get b b\n");
+    fw_reply_clear(reply);
+    (void)run(get + step.consumed, sizeof get - 1 - step.consumed);
+    fw_reply_clear(reply);
+    assert_log(path, ">1 END\n");
+    /* Of a line 200 characters are shown, before the rest of it has come. */
     char keys[3000];
     char shown[sizeof "<1 \n" + 200];
     memset(keys, 'k', sizeof keys);
