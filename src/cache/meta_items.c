@@ -131,6 +131,18 @@ static bool has_bad_opaque(const struct fw_meta *meta)
     return false;
 }
 
+/* memcached marks an item as read before it sees an opaque that is too long, but for these flags.
+ */
+static bool reads_late(const struct fw_meta *meta)
+{
+    for (uint32_t i = meta->first_flag; i < meta->word_count; i++) {
+        if (strchr("hlNRT", meta->words[i].bytes[0]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void get_count(struct fw_meta *meta, const struct fw_hold *hold)
 {
     struct fw_metrics_cache *metrics = meta->local->metrics;
@@ -164,7 +176,7 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     bool is_right = true;
     if (FW_LIKELY(is_hit)) {
         is_right = get_answer(meta, &get);
-        if (is_right && !meta->is_peek) {
+        if (!meta->is_peek && (is_right || !reads_late(meta))) {
             fw_hold_access(&get.hold);
         }
     }

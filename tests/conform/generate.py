@@ -274,9 +274,12 @@ class Text(Generator):
             if not line:
                 return None
         line = bytes(line)
-        return None if depends_on_time(line) or asks_too_much(line) else line + rest
+        if not line.endswith(b"\n") and GETS.match(line):
+            return None  # The next line would be more keys, one of them perhaps too long.
+        return None if depends_on_time(line) or asks_too_much(line + rest) else line + rest
 
 
+GETS = re.compile(rb"\s*(?:get|gets|gat|gats)\s")
 STORES = re.compile(rb"\s*(?:set|add|replace|append|prepend|cas)\s+\S+\s+\S+\s+\+?(\d+)")
 TOUCHES = re.compile(rb"\s*(?:touch\s+\S+|gat|gats)\s+\+?(\d+)")
 META = re.compile(rb"\s*m[gsa]\s")

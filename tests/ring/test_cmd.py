@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE = 0, 1, 64
 DATA = 3 * 512
 
 
