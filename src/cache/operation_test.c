@@ -76,7 +76,7 @@ static bool look(const char *key_text, struct fw_item *header, char value[static
 
 static void assert_value(const char *key_text, const char *expected)
 {
-    struct fw_item item;
+    struct fw_item item = {0};
     char value[64];
     assert_true(look(key_text, &item, value));
     assert_string_equal(value, expected);
@@ -115,7 +115,7 @@ static void test_cas_new(void **state)
     struct fw_store store = {.mode = FW_STORE_SET, .cas_new = 12345};
     assert_int_equal(store_text(&store, "a", "one"), FW_DONE);
     assert_int_equal(store.cas_is, 12345);
-    struct fw_item item;
+    struct fw_item item = {0};
     char value[64];
     assert_true(look("a", &item, value));
     assert_int_equal(item.cas, 12345);
@@ -125,7 +125,7 @@ static void test_cas_new(void **state)
 static void test_invalidate(void **state)
 {
     (void)state;
-    struct fw_item item;
+    struct fw_item item = {0};
     char value[64];
     struct fw_store store = {
         .mode = FW_STORE_SET, .cas_new = 100, .expires = 5000, .bits = FW_ITEM_KEY_BINARY};
@@ -155,7 +155,7 @@ static void test_marks_go(void **state)
     (void)state;
     static const char *const values[] = {"same length", "another length"};
     for (size_t i = 0; i < 2; i++) {
-        struct fw_item item;
+        struct fw_item item = {0};
         char value[64];
         set("a", "SAME LENGTH");
         struct fw_key key = key_of("a");
@@ -284,7 +284,7 @@ static void test_no_memory(void **state)
     assert_value("a", "x");
     store.mode = FW_STORE_SET;
     assert_int_equal(fw_operation_store(local, &key, &store), FW_NO_MEMORY);
-    struct fw_item item;
+    struct fw_item item = {0};
     char text[64];
     assert_false(look("a", &item, text));
     local = &converse->local;

@@ -194,6 +194,7 @@ static void hoard_take(struct fw_session *session, struct fw_input *input)
         hoard->end += count;
         input->next += count;
     }
+    FW_ASSERT(session->hoard != NULL);
     session->hoard->is_whole = line_end != NULL;
 }
 

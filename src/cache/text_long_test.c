@@ -122,11 +122,15 @@ static void test_value_too_large(void **state)
         bool fits;
         bool keeps; /* What was there before. */
     } cases[] = {
-        {"set a 0 0", MIB - 60, true, false},      {"set a 0 0", MIB - 59, false, false},
-        {"set a 1 0", MIB - 64, true, false},      {"set a 1 0", MIB - 63, false, false},
-        {"add b 0 0", MIB - 59, false, true},      {"replace a 0 0", MIB - 59, false, true},
-        {"append a 0 0", MIB, false, true},        {"prepend a 0 0", 2 * MIB, false, true},
-        {"set a 0 0", 3 * MIB + 17, false, false},
+        {"set a 0 0", MIB - 60, true, false},
+        {"set a 0 0", MIB - 59, false, false},
+        {"set a 1 0", MIB - 64, true, false},
+        {"set a 1 0", MIB - 63, false, false},
+        {"add b 0 0", MIB - 59, false, true},
+        {"replace a 0 0", MIB - 59, false, true},
+        {"append a 0 0", MIB, false, true},
+        {"prepend a 0 0", (size_t)2 * MIB, false, true},
+        {"set a 0 0", (size_t)3 * MIB + 17, false, false},
     };
     for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
         begin();

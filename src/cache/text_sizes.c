@@ -16,7 +16,7 @@ enum {
     FINE_COUNT = FINE_MAX / SIZE_STEP,
     COUNTS = FINE_COUNT + 1024 + 1, /* Up to the largest item that can be configured. */
     BUCKETS_PER_STEP = 64,          /* Some ten microseconds; then others are let in. */
-    ROW_SIZE = sizeof "STAT  \r\n" + 2 * FW_TEXT_DECIMAL_MAX,
+    ROW_SIZE = sizeof "STAT  \r\n" + 2UL * FW_TEXT_DECIMAL_MAX,
 };
 
 struct sizes {
