@@ -59,6 +59,8 @@ static int64_t sweeper_burst(struct fw_sweeper *sweeper)
             break;
         }
     }
+    /* One at a time: it may take a millisecond, in which nobody else gets memory from the system. */
+    (void)fw_table_collapse(table);
     /* A step is the least there is: a small table's bursts are further apart. */
     uint64_t steps = totals.buckets / STEP_BUCKETS + 1;
     int64_t pause_ns = sweeper->round_ns / (int64_t)steps;

@@ -119,7 +119,9 @@ static void sweeper_run(void *argument)
     struct fw_table_totals totals;
     uint64_t buckets = 0;
     while (world.writers_left > 0) {
-        (void)fw_table_sweep(local, &cursor, (uint32_t)sim_between(1, 20), sim_chance(2));
+        uint32_t bucket_count = (uint32_t)sim_between(1, 20);
+        bool raises = sim_chance(2);
+        (void)fw_table_sweep(local, &cursor, bucket_count, raises);
         fw_table_totals(world.table, &totals);
         SIM_EXPECT(totals.memory_used <= totals.memory_limit);
         world.moved_buckets += totals.buckets != buckets ? 1 : 0;
