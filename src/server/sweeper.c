@@ -59,7 +59,7 @@ static int64_t sweeper_burst(struct fw_sweeper *sweeper)
             break;
         }
     }
-    /* One at a time: it may take a millisecond, in which nobody else gets memory from the system. */
+    /* One at a time: it may take a millisecond, for which others wait who touch that page. */
     (void)fw_table_collapse(table);
     /* A step is the least there is: a small table's bursts are further apart. */
     uint64_t steps = totals.buckets / STEP_BUCKETS + 1;
