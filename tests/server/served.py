@@ -2,6 +2,7 @@
 """A server for one test: `with Served(program, ...) as server:` starts it, waits until it listens, and
 at the end stops it by SIGTERM and demands that it went well."""
 
+import pathlib
 import re
 import resource
 import signal
@@ -54,6 +55,17 @@ class Served:
     def _limit(self):
         if self.descriptors is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self.descriptors)
+
+    def stop(self):
+        """Stops every thread by SIGSTOP, which takes effect some time after it was sent."""
+        self.process.send_signal(signal.SIGSTOP)
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
+        while any(self._state(task) != "T" for task in tasks.iterdir()):
+            pass
+
+    @staticmethod
+    def _state(task):
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
     def read_log(self):
         self.log.seek(0)

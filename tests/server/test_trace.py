@@ -75,13 +75,14 @@ def test_connections_take_turns(fairway, tmp_path):
         clients = [server.connect(), server.connect()]
         for client in clients:
             client.set(b"k", b"v")
-        server.process.send_signal(signal.SIGSTOP)
+        server.stop()
         for client in clients:
             client.send(b"get k\r\n" * 10 * shares)
         server.process.send_signal(signal.SIGCONT)
         for client in clients:
             reply = b"VALUE k 0 1\r\nv\r\nEND\r\n" * 10 * shares
             assert client.file.read(len(reply)) == reply
+        for client in clients:
             client.close()
     happened = traced(path)
     check_admissions(happened)
