@@ -6,11 +6,14 @@
  * stands for the producer's pointer on the disk; the consumer looks at it repeatedly while it holds
  * the queue suspended.
  *
- * The mistake: push() checks for a suspend and publishing happens later under a second taking of the
- * lock; the poller acknowledges in between. FIX: check and publish under one taking of the lock.
+ * FIX: check and publish under one taking of the lock. Without it push() checks for a suspend, and
+ * publishing happens later under a second taking; the poller acknowledges in between. As bad are a
+ * look before the lock is taken, and a poller that does not take it.
  *
- * Verify: -DFIX   passes
- * Verify: (none)  fails: assertion violated
+ * Verify: -DFIX                 passes
+ * Verify: (none)                fails: assertion violated
+ * Verify: -DFIX -DEARLY_LOOK    fails: assertion violated
+ * Verify: -DFIX -DBARE_POLLER   fails: assertion violated
  */
 bool susp = false, ack = false, locked = false;
 byte produced = 0;
@@ -25,22 +28,29 @@ inline unlock()
     locked = false
 }
 
-inline acknowledge()
+inline acknowledge(seen)
 {
     if
-    :: susp != ack -> ack = susp
+    :: seen != ack -> ack = seen
     :: else
     fi
 }
 
 active proctype pusher()
 {
+    bool stopped;
     do
     :: produced < 3 ->
+#ifdef EARLY_LOOK
+        stopped = susp;
         lock();
-        acknowledge();
+#else
+        lock();
+        stopped = susp;
+#endif
+        acknowledge(stopped);
         if
-        :: susp -> unlock()
+        :: stopped -> unlock()
         :: else ->
 #ifndef FIX
             unlock(); /* push() returns; the caller publishes later. */
@@ -55,9 +65,14 @@ active proctype pusher()
 
 active proctype poller()
 {
+    bool stopped;
 end:
     do
-    :: lock(); acknowledge(); unlock()
+#ifdef BARE_POLLER
+    :: stopped = susp; acknowledge(stopped)
+#else
+    :: lock(); stopped = susp; acknowledge(stopped); unlock()
+#endif
     od
 }
 
