@@ -52,13 +52,24 @@ static int path_open(const char *path, int flags, bool *direct)
 {
     int fd;
     do {
-        fd = open(path, flags | (*direct ? O_DIRECT : 0) | O_CLOEXEC, 0600);
+        /* A pipe is refused later, and its other end not waited for. */
+        fd = open(path, flags | (*direct ? O_DIRECT : 0) | O_CLOEXEC | O_NONBLOCK, 0600);
         if (fd < 0 && errno == EINVAL && *direct) {
             *direct = false;
             errno = EINTR; /* Once more. */
         }
     } while (fd < 0 && errno == EINTR);
-    return fd < 0 ? -errno : fd;
+    if (fd < 0) {
+        return -errno;
+    }
+    /* But a file is: io_uring answers EAGAIN where it would have to. */
+    int status = fcntl(fd, F_GETFL);
+    if (status < 0 || fcntl(fd, F_SETFL, status & ~O_NONBLOCK) != 0) {
+        int rc = -errno;
+        (void)close(fd);
+        return rc;
+    }
+    return fd;
 }
 
 /* Opens a file that may have to be made. `created` tells whether it was. */

@@ -32,7 +32,7 @@ static struct {
     int open_errno;  /* Not 0: an open with O_DIRECT fails so. */
     int direct_unit; /* What statx() tells. */
     int statx_errno;
-    int fcntl_errno;
+    int fcntl_failing; /* The number of the change of flags that fails, from 1. */
     int hole_errno;    /* Of making holes... */
     int room_errno;    /* ... and of reserving room. */
     int interruptions; /* So many calls of fallocate() and open() are interrupted first. */
@@ -116,8 +116,8 @@ int fcntl(int fd, int command, ...)
     va_start(arguments, command);
     long argument = va_arg(arguments, long);
     va_end(arguments);
-    if (command == F_SETFL && fake.fcntl_errno != 0) {
-        errno = fake.fcntl_errno;
+    if (command == F_SETFL && fake.fcntl_failing > 0 && --fake.fcntl_failing == 0) {
+        errno = EPERM;
         return -1;
     }
     return (int)syscall(SYS_fcntl, fd, command, argument);
@@ -235,7 +235,17 @@ static int disk_open(unsigned flags)
 static bool descriptor_is_direct(void)
 {
     const struct fw_disk_file *file = FW_CONTAINER_OF(disk, struct fw_disk_file, disk);
-    return ((int)syscall(SYS_fcntl, file->fd, F_GETFL) & O_DIRECT) != 0;
+    int flags = (int)syscall(SYS_fcntl, file->fd, F_GETFL);
+    assert_int_equal(flags & O_NONBLOCK, 0);
+    return (flags & O_DIRECT) != 0;
+}
+
+static int unused_descriptor(void)
+{
+    int fd = dup(0);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    return fd;
 }
 
 /* Opens for direct I/O and compares. */
@@ -273,8 +283,12 @@ static void test_direct(void **state)
     fw_disk_close(disk);
     fake.open_errno = 0;
     fake.direct_unit = 0;
-    fake.fcntl_errno = EPERM;
-    assert_int_equal(disk_open(FW_DISK_DIRECT), -EPERM);
+    int unused = unused_descriptor();
+    for (int failing = 1; failing <= 2; failing++) {
+        fake.fcntl_failing = failing;
+        assert_int_equal(disk_open(FW_DISK_DIRECT), -EPERM);
+    }
+    assert_int_equal(unused_descriptor(), unused);
     fake.direct_unit = 8192; /* More than we know how to handle. */
     assert_int_equal(disk_open(FW_DISK_DIRECT), -EINVAL);
     assert_non_null(strstr(reason.text, "sectors of 8192 bytes are not supported"));

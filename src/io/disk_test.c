@@ -610,6 +610,12 @@ static void test_open_fails(void **state)
     open_check(&options, -EISDIR, folder);
     options.path = "/dev/zero";
     open_check(&options, -ENOTBLK, "/dev/zero as a disk: it is neither a block device");
+    assert_int_equal(mkfifo(path, 0600), 0); /* Whose other end is not waited for. */
+    options.path = path;
+    options.flags = FW_DISK_READ_ONLY;
+    open_check(&options, -ENOTBLK, "neither a block device");
+    options.flags = 0;
+    assert_int_equal(unlink(path), 0);
     memset(long_path, 'x', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
     options.path = long_path;
