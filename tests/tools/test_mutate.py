@@ -580,6 +580,16 @@ def test_a_sample_depends_on_its_seed_alone(tiny):
     assert sample("one").endswith("# 5 mutants\n")
 
 
+def test_a_sample_of_each_file(tiny):
+    listed = mutate(tiny, "--list", "--sample", "2", "--each", "--seed", "one", "all").stdout
+    places = [line.split(":")[0] for line in listed.splitlines() if line.startswith("# src/")]
+    everything = mutate(tiny, "--list", "all").stdout
+    files = {line.split(":")[0] for line in everything.splitlines() if line.startswith("# src/")}
+    assert len(files) > 1 and sorted(places) == sorted(2 * list(files))
+    done = mutate(tiny, "--list", "--each", "all")
+    assert done.returncode == 2 and "--each needs --sample" in done.stderr
+
+
 def test_minimum_fails_a_useless_test(tiny):
     done = mutate(tiny, "--operators", "compare", "--minimum", "85", "useless")
     assert done.returncode == 1, done.stderr
