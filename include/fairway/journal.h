@@ -53,7 +53,7 @@ struct fw_journal_options {
     int (*perform)(const void *data, size_t length, void *context);
     void *context;
     uint32_t retry_ms_min; /* 0: 10 ms. */
-    uint32_t retry_ms_max; /* 0: 10 s. */
+    uint32_t retry_ms_max; /* 0: 10 s. If it is less, retry_ms_min. */
     uint32_t attempts_max; /* 0: no limit. */
 };
 

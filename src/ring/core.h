@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include <fairway/journal.h>
 #include <fairway/ring.h>
 
 #include "base/list.h"
@@ -131,6 +132,11 @@ FW_MUST_CHECK int fw_ring_read_head(struct fw_disk *disk, uint32_t sector_size,
 FW_MUST_CHECK int fw_ring_read_side(struct fw_disk *disk, const struct fw_ring_geometry *geometry,
                                     enum fw_ring_side side, struct fw_ring_pointer *pointer,
                                     struct fw_reason *reason);
+
+/* ---- journal.c ---- */
+
+/* How long to wait after that attempt, the first being 1. */
+uint32_t fw_journal_delay_ms(const struct fw_journal_options *options, uint32_t attempt);
 
 /* ---- ring.c: for the steps ---- */
 

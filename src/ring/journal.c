@@ -67,12 +67,22 @@ static bool performer_sleep(struct fw_journal *journal, uint32_t delay_ms)
     return !closing;
 }
 
+uint32_t fw_journal_delay_ms(const struct fw_journal_options *options, uint32_t attempt)
+{
+    uint32_t min_ms = options->retry_ms_min != 0 ? options->retry_ms_min : RETRY_MS_MIN;
+    uint32_t max_ms = options->retry_ms_max != 0 ? options->retry_ms_max : RETRY_MS_MAX;
+    uint32_t delay_ms = min_ms;
+    for (uint32_t i = 1; i < attempt && delay_ms < max_ms; i++) {
+        delay_ms = delay_ms <= max_ms / 2 ? 2 * delay_ms : max_ms;
+    }
+    return delay_ms;
+}
+
 /* Performs one operation, again and again if need be. */
 static int operation_perform(struct fw_journal *journal, const struct fw_ring_message *message,
                              uint64_t position, struct fw_reason *reason)
 {
     const struct fw_journal_options *options = &journal->options;
-    uint32_t delay_ms = options->retry_ms_min;
     for (uint32_t attempt = 1;; attempt++) {
         int rc = options->perform(message->data, message->length, options->context);
         if (rc == 0) {
@@ -95,10 +105,9 @@ static int operation_perform(struct fw_journal *journal, const struct fw_ring_me
                                    " attempts and stays in the journal",
                                    attempt);
         }
-        if (!performer_sleep(journal, delay_ms)) {
+        if (!performer_sleep(journal, fw_journal_delay_ms(options, attempt))) {
             return fw_reason_set(reason, -ECANCELED, "the journal is being closed");
         }
-        delay_ms = delay_ms < options->retry_ms_max / 2 ? delay_ms * 2 : options->retry_ms_max;
     }
 }
 
@@ -259,12 +268,6 @@ int fw_journal_open(struct fw_journal **made, const struct fw_journal_options *o
         return rc;
     }
     journal->options = *options;
-    if (journal->options.retry_ms_min == 0) {
-        journal->options.retry_ms_min = RETRY_MS_MIN;
-    }
-    if (journal->options.retry_ms_max == 0) {
-        journal->options.retry_ms_max = RETRY_MS_MAX;
-    }
     fw_mutex_init(&journal->lock, FW_RANK_JOURNAL);
     fw_list_init(&journal->waiters);
     struct fw_ring_state state;

@@ -202,6 +202,34 @@ static void test_retries(void **state)
     assert_int_equal(fw_log_set_file(NULL), 0);
 }
 
+/* Nobody has the time to wait for it. */
+static void test_waits_longer_each_time(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t min, max;
+        uint32_t expected[12];
+    } cases[] = {
+        {0, 0, {10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10000, 10000}},
+        {0, 25, {10, 20, 25, 25}},
+        {4000, 0, {4000, 8000, 10000, 10000}},
+        {3, 12, {3, 6, 12, 12}},
+        {20000, 0, {20000, 20000}},
+        {UINT32_MAX / 2, UINT32_MAX, {UINT32_MAX / 2, UINT32_MAX - 1, UINT32_MAX, UINT32_MAX}},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        const struct fw_journal_options options = {.retry_ms_min = cases[i].min,
+                                                   .retry_ms_max = cases[i].max};
+        uint32_t attempt = 0;
+        while (attempt < FW_ARRAY_LENGTH(cases[i].expected) && cases[i].expected[attempt] != 0) {
+            uint32_t expected = cases[i].expected[attempt];
+            attempt++;
+            assert_int_equal(fw_journal_delay_ms(&options, attempt), expected);
+        }
+        assert_int_equal(fw_journal_delay_ms(&options, UINT32_MAX), cases[i].expected[attempt - 1]);
+    }
+}
+
 /* ---- closing while an operation fails for ever ---- */
 
 static struct fw_parker tried;
@@ -350,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_replay, begin, end),
         cmocka_unit_test_setup_teardown(test_replays_in_order, begin, end),
         cmocka_unit_test_setup_teardown(test_retries, begin, end),
+        cmocka_unit_test(test_waits_longer_each_time),
         cmocka_unit_test_setup_teardown(test_close_ends_waiting, begin, end),
         cmocka_unit_test_setup_teardown(test_threads, begin, end),
     };
