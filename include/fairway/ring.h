@@ -115,7 +115,11 @@ struct fw_ring_options {
     unsigned flags;
     const char *queue; /* Names for people who look at the disk; NULL: "unknown". */
     const char *client;
-    uint32_t sector_size; /* Of a format 1 image in a file: 512 or 4096; 0: the device's own. */
+    /*
+     * Of format 1: 512 or 4096; 0: what the ring has that is there, or else the device's own, which
+     * for a file is 512.
+     */
+    uint32_t sector_size;
 };
 
 struct fw_ring_create {

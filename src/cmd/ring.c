@@ -18,7 +18,13 @@
 #include "ring/core.h"
 #include "ring/inspect.h"
 
-enum { INPUT_FIRST = 64 << 10, DAMAGES_KEPT = 64, JSON_BUFFER = 64 << 10, LINE_DATA_MAX = 60 };
+enum {
+    INPUT_FIRST = 64 << 10,
+    DAMAGES_KEPT = 64,
+    JSON_BUFFER = 64 << 10,
+    LINE_DATA_MAX = 60,
+    NEW_FILE_SIZE = 1 << 20,
+};
 
 struct ring_config {
     int format;
@@ -42,11 +48,12 @@ static const struct fw_option ring_options[] = {
                    .names = formats,
                    .help = "create: 1 is what xenvm understands, 2 has checksums"),
     FW_OPTION_SIZE(struct ring_config, size, .name = "size", .default_text = "0",
-                   .help = "create: make or extend a file to this size"),
+                   .help = "create: make or extend a file to this size; 0: 1m if it is not there"),
     FW_OPTION_BOOL(struct ring_config, replace, .name = "replace", .default_text = "no",
                    .help = "create: also over a ring of the other format or a damaged one"),
     FW_OPTION_ENUM(struct ring_config, sector_size, .name = "sector-size", .default_text = "auto",
-                   .names = sector_sizes, .help = "of an image of format 1 that is in a file"),
+                   .names = sector_sizes,
+                   .help = "format 1: of a ring to be made in a file, or of one that is damaged"),
     FW_OPTION_BOOL(struct ring_config, json, .name = "json", .default_text = "no",
                    .help = "dump, info: print one JSON object"),
     FW_OPTION_BOOL(struct ring_config, keep, .name = "keep", .default_text = "no",
@@ -60,7 +67,7 @@ static const struct fw_option ring_options[] = {
                      .max = FW_RING_NAME_MAX,
                      .help = "name of the queue, for who looks at the disk"),
     FW_OPTION_STRING(struct ring_config, client, .name = "client", .value_name = "NAME",
-                     .max = FW_RING_NAME_MAX, .default_text = "fairway", .help = "our own name"),
+                     .max = FW_RING_NAME_MAX, .help = "our own name, likewise"),
 };
 
 static struct fw_option_table ring_table(struct ring_config *config)
@@ -120,13 +127,19 @@ static void pause_for(int64_t duration_ns)
 
 static enum fw_cmd_status ring_create(const struct ring_config *config, const char *path)
 {
+    static const char devices[] = "/dev/";
     struct fw_ring_reason reason;
-    const struct fw_ring_create create = {.path = path,
-                                          .format = config->format + 1,
-                                          .size = config->size,
-                                          .sector_size = sector_bytes[config->sector_size],
-                                          .replace = config->replace};
+    struct fw_ring_create create = {.path = path,
+                                    .format = config->format + 1,
+                                    .size = config->size,
+                                    .sector_size = sector_bytes[config->sector_size],
+                                    .replace = config->replace};
     int rc = fw_ring_create(&create, &reason);
+    /* A device that is not there was misspelt; a file is to be made. */
+    if (rc == -ENOENT && create.size == 0 && strncmp(path, devices, sizeof devices - 1) != 0) {
+        create.size = NEW_FILE_SIZE;
+        rc = fw_ring_create(&create, &reason);
+    }
     return rc == 0 ? FW_CMD_OK : failed(path, reason.text);
 }
 
@@ -501,7 +514,8 @@ static enum fw_cmd_status disk_view(struct view *view, struct fw_disk *disk, uin
         return failed(view->path, reason.text);
     }
     return rc == 0 ? FW_CMD_OK
-                   : fw_cmd_fail(FW_CMD_FAILED, "%s is damaged in %d places", view->path, rc);
+                   : fw_cmd_fail(FW_CMD_FAILED, "%s is damaged in %d place%s", view->path, rc,
+                                 rc == 1 ? "" : "s");
 }
 
 static enum fw_cmd_status ring_view(const struct ring_config *config, const char *path,

@@ -64,12 +64,36 @@ static int side_lock(struct fw_file_lock *lock, const char *path, enum fw_ring_s
     return rc;
 }
 
-static int sector_size_check(const struct fw_disk *disk, uint32_t *sector_size,
-                             struct fw_reason *reason)
+static int disk_do(struct fw_disk *disk, struct fw_disk_op op, struct fw_reason *reason)
+{
+    return fw_disk_run(disk, &op, reason);
+}
+
+uint32_t fw_ring_sector_size(struct fw_disk *disk)
+{
+    const struct fw_disk_properties *properties = fw_disk_properties(disk);
+    uint32_t sector_size = properties->sector_size;
+    if (sector_size != FW_DISK_SECTOR_MIN || properties->size < FW_RING_LARGE_SIZE) {
+        return sector_size;
+    }
+    uint8_t *head = fw_disk_buffer(FW_RING_LARGE_SIZE);
+    /* Who could not read this will fail to read the rest, and then says why. */
+    if (head != NULL &&
+        disk_do(disk,
+                (struct fw_disk_op){.kind = FW_DISK_READ, .into = head, .size = FW_RING_LARGE_SIZE},
+                NULL) == 0 &&
+        fw_ring_is_large(head)) {
+        sector_size = FW_DISK_SECTOR_MAX;
+    }
+    free(head);
+    return sector_size;
+}
+
+static int sector_size_check(struct fw_disk *disk, uint32_t *sector_size, struct fw_reason *reason)
 {
     uint32_t own = fw_disk_properties(disk)->sector_size;
     if (*sector_size == 0) {
-        *sector_size = own;
+        *sector_size = fw_ring_sector_size(disk);
     }
     if ((*sector_size != FW_DISK_SECTOR_MIN && *sector_size != FW_DISK_SECTOR_MAX) ||
         *sector_size < own) {
@@ -82,11 +106,6 @@ static int sector_size_check(const struct fw_disk *disk, uint32_t *sector_size,
 }
 
 /* ---- reading ---- */
-
-static int disk_do(struct fw_disk *disk, struct fw_disk_op op, struct fw_reason *reason)
-{
-    return fw_disk_run(disk, &op, reason);
-}
 
 int fw_ring_read_head(struct fw_disk *disk, uint32_t sector_size, struct fw_ring_geometry *geometry,
                       struct fw_reason *reason)
@@ -174,17 +193,30 @@ static int create_forget_old(struct fw_disk *disk, uint8_t *buffer, struct fw_re
     return rc != 0 ? rc : disk_do(disk, (struct fw_disk_op){.kind = FW_DISK_FLUSH}, reason);
 }
 
+/* Refuses before a file is made what could only be refused after. */
+static int create_check(const struct fw_ring_create *create, struct fw_reason *reason)
+{
+    struct fw_ring_geometry geometry;
+    uint32_t sector_size = create->sector_size != 0 ? create->sector_size : FW_DISK_SECTOR_MIN;
+    if (create->format != 1 && create->format != 2) {
+        return fw_reason_set(reason, -EINVAL, "there is no format %d, only 1 and 2",
+                             create->format);
+    }
+    return create->size == 0 ? 0
+                             : fw_ring_geometry_init(&geometry, create->format, create->size,
+                                                     sector_size, 0, reason);
+}
+
 int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
                       struct fw_reason *reason)
 {
     struct fw_ring_geometry geometry = {.format = 0};
     uint32_t sector_size = create->sector_size;
     uint64_t id;
-    if (create->format != 1 && create->format != 2) {
-        return fw_reason_set(reason, -EINVAL, "there is no format %d, only 1 and 2",
-                             create->format);
+    int rc = create_check(create, reason);
+    if (rc == 0) {
+        rc = sector_size_check(disk, &sector_size, reason);
     }
-    int rc = sector_size_check(disk, &sector_size, reason);
     if (rc != 0) {
         return rc;
     }
@@ -248,7 +280,10 @@ int fw_ring_create(const struct fw_ring_create *create, struct fw_ring_reason *p
                                       .flags =
                                           FW_DISK_DIRECT | (create->size > 0 ? FW_DISK_CREATE : 0U),
                                       .size = create->size};
-    int rc = fw_ring_disk_open(&disk, &options, reason);
+    int rc = create_check(create, reason);
+    if (rc == 0) {
+        rc = fw_ring_disk_open(&disk, &options, reason);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -126,6 +126,9 @@ FW_MUST_CHECK int fw_ring_attach_on(struct fw_ring **ring, struct fw_disk *disk,
 FW_MUST_CHECK int fw_ring_disk_open(struct fw_disk **disk, const struct fw_disk_options *options,
                                     struct fw_reason *reason);
 
+/* The sectors of the ring on the disk, where nobody says: the disk's own, or larger ones. */
+uint32_t fw_ring_sector_size(struct fw_disk *disk);
+
 /* Reads what ring is on the disk, and both sides, unchecked against each other. */
 FW_MUST_CHECK int fw_ring_read_head(struct fw_disk *disk, uint32_t sector_size,
                                     struct fw_ring_geometry *geometry, struct fw_reason *reason);

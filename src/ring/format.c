@@ -178,6 +178,28 @@ int fw_ring_geometry_read(struct fw_ring_geometry *geometry, const uint8_t *head
     return fw_reason_set(reason, -ENOENT, "sector 0 holds no ring: its first bytes are wrong");
 }
 
+static bool is_zero(const uint8_t *bytes, size_t size)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+/* Only states that say 1 or 2: a 0 in a place that nobody wrote means nothing. */
+static bool is_state_1(const uint8_t *sector)
+{
+    return u64_get(sector + STATE1_POSITION) % 4 == 0 &&
+           u64_get(sector + STATE1_POSITION) <= FW_RING_POSITION_MAX &&
+           (sector[STATE1_FLAG] == FLAG_TRUE || sector[STATE1_FLAG] == FLAG_FALSE) &&
+           is_zero(sector + STATE1_FLAG + 1, STATE_TEXT - STATE1_FLAG - 1);
+}
+
+bool fw_ring_is_large(const uint8_t *head)
+{
+    const size_t sector = FW_RING_LARGE_SIZE / 3;
+    return memcmp(head, magic_1, MAGIC_1_SIZE) == 0 &&
+           is_zero(head + MAGIC_1_SIZE, sector - MAGIC_1_SIZE) &&
+           (is_state_1(head + sector) || is_state_1(head + 2 * sector));
+}
+
 size_t fw_ring_head_write(const struct fw_ring_geometry *geometry, uint8_t *head)
 {
     if (geometry->format == 1) {

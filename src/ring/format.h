@@ -40,8 +40,9 @@
 enum {
     FW_RING_BLOCK = 4096,     /* The unit of format 2. */
     FW_RING_HEAD_SIZE = 4096, /* As much of a disk as tells which ring it is, if there is it. */
-    FW_RING_AREA_MAX = 8192,  /* Of one side. */
-    FW_RING_STATE_SIZE = 512, /* What of a sector or slot a state uses. */
+    FW_RING_LARGE_SIZE = 3 * 4096, /* ...and as tells the sectors of format 1. */
+    FW_RING_AREA_MAX = 8192,       /* Of one side. */
+    FW_RING_STATE_SIZE = 512,      /* What of a sector or slot a state uses. */
     FW_RING_HEADER_MAX = 16,
     FW_RING_SECTORS_MIN = 4, /* Of format 1. */
 };
@@ -93,6 +94,13 @@ FW_MUST_CHECK int fw_ring_geometry_init(struct fw_ring_geometry *geometry, int f
 FW_MUST_CHECK int fw_ring_geometry_read(struct fw_ring_geometry *geometry, const uint8_t *head,
                                         size_t head_size, uint64_t disk_size, uint32_t sector_size,
                                         struct fw_reason *reason);
+
+/*
+ * Whether the first FW_RING_LARGE_SIZE bytes of a disk are those of a format 1 ring with sectors of
+ * 4,096 bytes, of which one side may be damaged. Who takes its sectors for 512 bytes sees an empty
+ * ring, and would write one into it.
+ */
+FW_MUST_CHECK bool fw_ring_is_large(const uint8_t *head);
 
 /* Fills the first sector (format 2: block) of the disk; returns its size. */
 size_t fw_ring_head_write(const struct fw_ring_geometry *geometry, uint8_t *head);

@@ -191,7 +191,7 @@ int fw_ring_inspect(struct fw_disk *disk, uint32_t sector_size,
     struct look look = {.disk = disk, .visitor = visitor};
     struct fw_ring_pointer sides[2];
     if (sector_size == 0) {
-        sector_size = fw_disk_properties(disk)->sector_size;
+        sector_size = fw_ring_sector_size(disk);
     }
     int rc = fw_ring_read_head(disk, sector_size, &look.geometry, reason);
     if (rc == -EBADMSG) {

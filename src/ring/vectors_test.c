@@ -269,6 +269,59 @@ static void test_large_sectors(void **state)
     end();
 }
 
+/* That image in a file, whose sectors have 512 bytes, with one byte of both states changed. */
+static uint32_t sectors_seen(const uint8_t *image, uint64_t size, uint64_t at, uint8_t value)
+{
+    struct fw_disk_memory *file = ring_test_disk(size, SECTOR, 0);
+    memcpy(file->bytes, image, size);
+    file->bytes[at] = value;
+    if (at >= 4096 && at + 4096 < size) {
+        file->bytes[at + 4096] = value;
+    }
+    uint32_t sector_size = fw_ring_sector_size(&file->disk);
+    fw_disk_close(&file->disk);
+    return sector_size;
+}
+
+static void test_large_sectors_in_a_file(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t at;
+        uint8_t value;
+        uint32_t sector_size;
+    } cases[] = {
+        {29, '1', 512},        {30, 1, 512},        {512 + 8, 2, 512},   {4095, 1, 512},
+        {4096, 4, 4096},       {4096, 2, 512},      {4096 + 7, 65, 512}, {4096 + 8, 0, 512},
+        {4096 + 8, 1, 4096},   {4096 + 8, 3, 512},  {4096 + 9, 1, 512},  {4096 + 127, 1, 512},
+        {4096 + 128, 1, 4096}, {12288, 0xff, 4096},
+    };
+    begin(32768, 4096, FILL);
+    RING_OK(fw_ring_push, producer, "four-k", 6);
+    uint8_t image[32768];
+    memcpy(image, memory->bytes, sizeof image);
+    end();
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        assert_int_equal(sectors_seen(image, sizeof image, cases[i].at, cases[i].value),
+                         cases[i].sector_size);
+    }
+    assert_int_equal(sectors_seen(image, 12288, 12287, 0), 4096);
+    assert_int_equal(sectors_seen(image, 12288 - SECTOR, 12287 - SECTOR, 0), 512);
+
+    memory = ring_test_disk(sizeof image, SECTOR, 0);
+    memcpy(memory->bytes, image, sizeof image);
+    consumer = ring_test_attach(&memory->disk, FW_RING_CONSUMER, 0);
+    (void)ring_test_pop(consumer, "four-k", 6);
+    memory->bytes[4096 + 8] = 7; /* The other side tells what this one has to be. */
+    const struct fw_ring_options options = {.role = FW_RING_PRODUCER};
+    struct fw_reason reason;
+    assert_int_equal(fw_ring_attach_on(&producer, &memory->disk, RING_TEST_HOST, &options, &reason),
+                     -EBADMSG);
+    assert_non_null(strstr(reason.text, "sector 1 (producer)"));
+    fw_ring_detach(consumer);
+    fw_disk_close(&memory->disk);
+}
+
 static void attach_named(const char *queue, const char *client)
 {
     const struct fw_ring_options options = {.role = FW_RING_BOTH, .queue = queue, .client = client};
@@ -309,11 +362,17 @@ static void test_journal_and_allocators(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),         cmocka_unit_test(test_stage),
-        cmocka_unit_test(test_lengths),       cmocka_unit_test(test_sectors),
-        cmocka_unit_test(test_full),          cmocka_unit_test(test_suspend),
-        cmocka_unit_test(test_race),          cmocka_unit_test(test_large_offsets),
-        cmocka_unit_test(test_large_sectors), cmocka_unit_test(test_journal_and_allocators),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_stage),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_sectors),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_suspend),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_large_offsets),
+        cmocka_unit_test(test_large_sectors),
+        cmocka_unit_test(test_large_sectors_in_a_file),
+        cmocka_unit_test(test_journal_and_allocators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@ wrote, and explains damage without touching it.
 Method: the program on files; images of the prototype; images spoilt in known places."""
 
 import json
+import os
 import shutil
 import subprocess
 
@@ -66,6 +67,37 @@ def test_create_makes_format_1_and_leaves_what_is_there(ring, tmp_path):
     assert dump(ring, path)["format"] == 2
 
 
+def test_create_makes_a_file_of_its_own_accord(ring, tmp_path):
+    path = tmp_path / "ring"
+    done = ring("create", "--size", "1k", path)
+    assert done.returncode == FAILED and b"needs 4 sectors" in done.stderr
+    assert not path.exists()
+    assert ring("create", path).returncode == OK
+    assert path.stat().st_size == 1 << 20
+    done = ring("create", "/dev/no-such-device")
+    assert done.returncode == FAILED and b"No such file" in done.stderr
+
+
+def test_text_for_people(ring, tmp_path):
+    path = tmp_path / "ring"
+    ring("create", "--size", "4096", path)
+    assert path.read_bytes()[512 + 128] == 0
+    ring("push", path, stdin=b"hello")
+    text = path.read_bytes()[512 + 128:1024].rstrip(b"\0")
+    assert text == b"unknown used by unknown; producer = 12; suspend_ack = false"
+    ring("pop", "--queue", "q", "--client", "gen", path)
+    text = path.read_bytes()[1024 + 128:DATA].rstrip(b"\0")
+    assert text == b"q used by gen; consumer = 12; suspend = false"
+
+
+def test_what_is_no_disk_is_refused(ring, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    for action in ("create", "info", "dump", "push", "pop", "suspend"):
+        done = ring(action, path)
+        assert done.returncode == FAILED and b"neither a block device" in done.stderr
+
+
 def test_suspend_and_resume(ring, path):
     assert ring("suspend", path).returncode == OK
     done = ring("resume", path)
@@ -126,8 +158,10 @@ def test_images_of_the_prototype(ring, source, name, expected):
 
 def test_image_with_large_sectors(ring, source):
     path = vectors(source) / "14-sector4096.img"
-    told = dump(ring, path, "--sector-size", "4096")
-    assert [message["length"] for message in told["messages"]] == [6, 5000]
+    for options in ([], ["--sector-size", "4096"]):
+        told = dump(ring, path, *options)
+        assert told["sector_size"] == 4096
+        assert [message["length"] for message in told["messages"]] == [6, 5000]
 
 
 @pytest.mark.parametrize("offset, value, says", [
