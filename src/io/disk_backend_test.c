@@ -37,6 +37,7 @@ static void on_counted(struct fw_disk_op *op)
 static struct {
     struct fw_disk disk;
     int answer;
+    int waits;
     struct fw_list pending;
 } fake;
 
@@ -61,6 +62,7 @@ static void fake_reap(struct fw_disk *own, struct fw_list *finished)
 static void fake_wait(struct fw_disk *own)
 {
     assert_ptr_equal(own, &fake.disk);
+    fake.waits++;
 }
 
 static void fake_make(void)
@@ -94,6 +96,11 @@ static void test_answers_at_once(void **state)
     counted.op.result = 0;
     assert_int_equal(fw_disk_poll(&fake.disk), 1);
     assert_int_equal(sum, 1);
+    assert_int_equal(fw_disk_start(&fake.disk, &counted.op), -EINPROGRESS);
+    counted.op.result = 0;
+    fw_disk_drain(&fake.disk);
+    assert_int_equal(fake.waits, 1); /* It does not just ask again and again. */
+    assert_int_equal(sum, 2);
     sum = 0;
 
     fake.answer = 0;

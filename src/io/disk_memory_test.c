@@ -115,6 +115,43 @@ static void test_one_writer_per_sector(void **state)
     memory_free();
 }
 
+/* One operation on sector 1, and how many bytes it says it moved. */
+static uint64_t moved_by(enum fw_disk_kind kind)
+{
+    struct fw_disk_op op = {.kind = kind};
+    if (kind != FW_DISK_FLUSH) {
+        op.size = SECTOR;
+        op.offset = SECTOR;
+    }
+    if (kind == FW_DISK_READ || kind == FW_DISK_WRITE) {
+        op.into = buffer;
+    }
+    assert_int_equal(fw_disk_run(disk, &op, NULL), 0);
+    return op.moved;
+}
+
+static void test_contents(void **state)
+{
+    (void)state;
+    const struct fw_disk_memory_options options = {.size = SIZE};
+    memory_make(&options);
+    assert_true(fw_disk_properties(disk)->direct && fw_disk_properties(disk)->discard);
+    memset(buffer, 'w', SECTOR);
+    assert_int_equal(moved_by(FW_DISK_WRITE), SECTOR);
+    memset(buffer, 0, SECTOR);
+    assert_int_equal(moved_by(FW_DISK_READ), SECTOR);
+    assert_int_equal(buffer[SECTOR - 1], 'w');
+    assert_int_equal(moved_by(FW_DISK_FLUSH), 0);
+    assert_int_equal(moved_by(FW_DISK_DISCARD), 0);
+    (void)moved_by(FW_DISK_READ);
+    for (size_t i = 0; i < SECTOR; i++) {
+        assert_int_equal(buffer[i], FW_DISK_MEMORY_DISCARDED);
+    }
+    assert_int_equal(memory->bytes[SECTOR - 1], 0); /* Its neighbours are as they were. */
+    assert_int_equal(memory->bytes[(size_t)2 * SECTOR], 0);
+    memory_free();
+}
+
 static void test_options(void **state)
 {
     (void)state;
@@ -169,9 +206,8 @@ static void test_touched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deferred_order),
-        cmocka_unit_test(test_one_writer_per_sector),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_deferred_order), cmocka_unit_test(test_one_writer_per_sector),
+        cmocka_unit_test(test_contents),       cmocka_unit_test(test_options),
         cmocka_unit_test(test_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -365,6 +366,9 @@ static void test_disturbed_dump(void **state)
     batch_feed();
     heard_check("");
     assert_int_equal(dumps_asked, 5);
+    (void)batch_add(NLMSG_OVERRUN, 0, 5); /* In the middle of it, which it does not end. */
+    batch_feed();
+    assert_int_equal(dumps_asked, 5);
 }
 
 static void test_dump_fails(void **state)
@@ -501,7 +505,19 @@ static void test_close_in_the_middle_of_a_sweep(void **state)
     heard_check("-10.0.0.1 ");
 }
 
-/* Truncated and contradictory messages: the rest of the batch is dropped or read, never overrun. */
+/* Feeds the one message of the batch from a place whose end ASan sees. */
+static void batch_feed_exactly(const struct nlmsghdr *header)
+{
+    size_t size = header->nlmsg_len;
+    char *copy = malloc(size);
+    assert_non_null(copy);
+    memcpy(copy, header, size);
+    batch.size = 0;
+    fw_netlink_feed(&netlink, copy, size);
+    fw_netlink_drained(&netlink);
+    free(copy);
+}
+
 /* The last attribute may lack the bytes that would align the next one. */
 static void test_unaligned_end(void **state)
 {
@@ -509,17 +525,16 @@ static void test_unaligned_end(void **state)
     struct nlmsghdr *header = batch_whole(RTM_NEWADDR, 0, "10.0.0.1", 1);
     batch_attribute(header, IFA_LABEL, "lo", 3);
     header->nlmsg_len--; /* Three bytes, and not the fourth that aligns. */
-    size_t size = header->nlmsg_len;
-    char *copy = malloc(size); /* So that ASan sees the end. */
-    assert_non_null(copy);
-    memcpy(copy, header, size);
-    batch.size = 0;
-    fw_netlink_feed(&netlink, copy, size);
-    fw_netlink_drained(&netlink);
+    batch_feed_exactly(header);
     heard_check("+10.0.0.1 ");
-    free(copy);
+    header = batch_whole(RTM_NEWADDR, 0, "10.0.0.2", 1);
+    memset(&batch.bytes[batch.size], 0xff, 3);
+    header->nlmsg_len += 3; /* Too few for another attribute. */
+    batch_feed_exactly(header);
+    heard_check("+10.0.0.2 ");
 }
 
+/* Truncated and contradictory messages: the rest of the batch is dropped or read, never overrun. */
 static void test_bad_messages(void **state)
 {
     (void)state;
@@ -539,6 +554,12 @@ static void test_bad_messages(void **state)
     heard_check("");
     header->nlmsg_len = 3; /* Shorter than itself. */
     batch_feed();
+    header = batch_add(NLMSG_OVERRUN, 0, 0);
+    header->nlmsg_len--;
+    uint32_t asked = dumps_asked;
+    batch_done(1, 0);
+    batch_feed();
+    assert_int_equal(dumps_asked, asked);
     header = batch_address(RTM_NEWADDR, 0, AF_INET, 1);
     const struct rtattr none = {.rta_len = 0, .rta_type = IFA_LOCAL};
     batch_append(header, &none, sizeof none);
@@ -789,10 +810,13 @@ static void test_receive_fails(void **state)
     assert_int_equal(receive_failures, 1);
     heard_check("=-5 ");
     receive_failures = 0;
+    int fd = netlink.fd;
+    assert_true(fcntl(fd, F_GETFD) >= 0);
     fw_netlink_close(&netlink);
     while (closed_count == 0) {
         (void)fw_reactor_poll(reactor, -1);
     }
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
     fw_reactor_destroy(reactor);
 }
 

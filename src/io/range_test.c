@@ -90,6 +90,89 @@ static void test_collapse(void **state)
     fw_range_release(&range);
 }
 
+/* The linker (--wrap) sends our calls here: what is asked for is noted, and may be refused. */
+int __real_madvise(void *memory, size_t size, int advice);
+int __wrap_madvise(void *memory, size_t size, int advice);
+int __real_mprotect(void *memory, size_t size, int protection);
+int __wrap_mprotect(void *memory, size_t size, int protection);
+
+enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, which old headers do not have. */
+
+static struct {
+    int small_pages; /* So often MADV_NOHUGEPAGE was asked for, ... */
+    const void *small_memory;
+    size_t small_size;
+    int collapses; /* ... and so often MADV_COLLAPSE. */
+    bool answers;  /* The latter does nothing and returns `answer`. */
+    int answer;
+    bool no_memory;
+} fake;
+
+int __wrap_madvise(void *memory, size_t size, int advice)
+{
+    if (advice == MADV_NOHUGEPAGE) {
+        fake.small_pages++;
+        fake.small_memory = memory;
+        fake.small_size = size;
+    }
+    if (advice == COLLAPSE) {
+        fake.collapses++;
+        if (fake.answers) {
+            return fake.answer;
+        }
+    }
+    return __real_madvise(memory, size, advice);
+}
+
+int __wrap_mprotect(void *memory, size_t size, int protection)
+{
+    if (fake.no_memory) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return __real_mprotect(memory, size, protection);
+}
+
+/* Small pages are asked for at once, or when something is given back and not before, and once. */
+static void test_what_the_system_is_told(void **state)
+{
+    (void)state;
+    struct fw_range range;
+    size_t size = 2 * (size_t)FW_RANGE_HUGE_PAGE;
+    memset(&fake, 0, sizeof fake);
+    fake.answers = true;
+    assert_int_equal(fw_range_reserve(&range, size, FW_RANGE_SMALL, NULL), 0);
+    assert_int_equal(fake.small_pages, 1);
+    assert_ptr_equal(fake.small_memory, range.mapped);
+    assert_int_equal(fake.small_size, range.mapped_size);
+    assert_false(fw_range_collapse(&range, 0));
+    assert_int_equal(fake.collapses, 0);
+    fw_range_release(&range);
+    assert_null(range.memory);
+
+    memset(&fake, 0, sizeof fake);
+    fake.answers = true;
+    assert_int_equal(fw_range_reserve(&range, size, FW_RANGE_HUGE, NULL), 0);
+    assert_true(fw_range_collapse(&range, FW_RANGE_HUGE_PAGE));
+    assert_int_equal(fake.collapses, 1);
+    fake.answer = -1;
+    assert_false(fw_range_collapse(&range, FW_RANGE_HUGE_PAGE));
+    assert_int_equal(fake.small_pages, 0);
+    for (int i = 0; i < 2; i++) {
+        fw_range_give_back(&range, 0, fw_range_unit());
+        assert_int_equal(fake.small_pages, 1);
+    }
+    assert_ptr_equal(fake.small_memory, range.mapped);
+    assert_int_equal(fake.small_size, range.mapped_size);
+    fake.answer = 0;
+    assert_false(fw_range_collapse(&range, FW_RANGE_HUGE_PAGE));
+    assert_int_equal(fake.collapses, 2);
+    fake.no_memory = true;
+    assert_int_equal(fw_range_enable(&range, 0, fw_range_unit()), -ENOMEM);
+    fw_range_release(&range);
+    memset(&fake, 0, sizeof fake);
+}
+
 static void test_misuse(void **state)
 {
     (void)state;
@@ -119,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_life),
         cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_what_the_system_is_told),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_no_addresses),
     };

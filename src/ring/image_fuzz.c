@@ -4,9 +4,10 @@
  * What is popped is compared with what a second, simpler reader finds in the very bytes; who is
  * refused has changed nothing; who is not can push, and what was pushed comes out.
  *
- * The first byte chooses format and sector size of a small ring with three messages; the rest says
- * how it is spoilt: patches of a part, a place in it, a length, and bytes. The checksums of format
- * 2 can be made right again, so that what is behind them is reached too.
+ * The first byte chooses format and sector size of a small ring with three messages, and whether
+ * large sectors are on a disk that has small ones; the rest says how it is spoilt: patches of a
+ * part, a place in it, a length, and bytes. The checksums of format 2 can be made right again, so
+ * that what is behind them is reached too.
  */
 #include <endian.h>
 #include <stdint.h>
@@ -49,10 +50,10 @@ static struct fw_ring *attach(struct fw_disk *disk, enum fw_ring_role role)
     return rc == 0 ? ring : NULL;
 }
 
-static void image_make(struct fw_disk *disk, int format)
+static void image_make(struct fw_disk *disk, int format, uint32_t sector_size)
 {
     static const char text[] = "abcdefghijklmnopqrstuvwxyz";
-    const struct fw_ring_create create = {.format = format};
+    const struct fw_ring_create create = {.format = format, .sector_size = sector_size};
     struct fw_ring_message message;
     uint64_t position;
     int rc = fw_ring_create_on(disk, &create, NULL);
@@ -82,7 +83,7 @@ static void block_repair(uint8_t *block, size_t place, uint32_t start)
 static void image_spoil(struct fw_disk_memory *memory, int format, const uint8_t *data, size_t size)
 {
     uint64_t disk_size = memory->disk.properties.size;
-    uint64_t unit = format == 1 ? memory->disk.properties.sector_size : (uint64_t)BLOCK;
+    uint64_t unit = disk_size / 7;
     while (size >= PATCH_SIZE) {
         uint64_t offset = data[0] % 7 * unit + data[1] + ((uint64_t)(data[2] & 15) << 8);
         bool repairs = (data[2] & 128) != 0;
@@ -120,11 +121,16 @@ static bool is_watched(struct fw_disk *disk)
     return false;
 }
 
-/* The second reader: is that message at that position of the bytes? */
-static void message_compare(const struct fw_disk_memory *memory, int format, uint64_t position,
+/*
+ * The second reader: is that message at that position of the bytes? How large the sectors are is
+ * all it believes.
+ */
+static void message_compare(const struct fw_disk_memory *memory,
+                            const struct fw_ring_geometry *geometry, uint64_t position,
                             const struct fw_ring_message *message)
 {
-    uint64_t sector = memory->disk.properties.sector_size;
+    int format = geometry->format;
+    uint64_t sector = geometry->sector_size;
     uint64_t first = format == 1 ? 3 * sector : (uint64_t)5 * BLOCK;
     uint64_t area = memory->disk.properties.size - first;
     uint64_t header_size = format == 1 ? 4 : 16;
@@ -161,7 +167,7 @@ static void message_compare(const struct fw_disk_memory *memory, int format, uin
 
 struct look {
     const struct fw_disk_memory *memory;
-    int format;
+    struct fw_ring_geometry geometry;
 };
 
 static void on_head(void *context, const struct fw_ring_geometry *geometry,
@@ -170,13 +176,13 @@ static void on_head(void *context, const struct fw_ring_geometry *geometry,
     struct look *look = context;
     (void)producer;
     (void)consumer;
-    look->format = geometry->format;
+    look->geometry = *geometry;
 }
 
 static void on_message(void *context, uint64_t position, const struct fw_ring_message *message)
 {
     const struct look *look = context;
-    message_compare(look->memory, look->format, position, message);
+    message_compare(look->memory, &look->geometry, position, message);
 }
 
 static void on_damage(void *context, const char *text)
@@ -209,7 +215,7 @@ static void image_consume(struct fw_disk_memory *memory)
         if (rc != 0) {
             break;
         }
-        message_compare(memory, ring->geometry.format, begin, &message);
+        message_compare(memory, &ring->geometry, begin, &message);
         FW_ASSERT(position > begin);
         rc = fw_ring_advance(ring, position, NULL);
         FW_ASSERT(rc == 0);
@@ -239,13 +245,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fw_random_hooks = &seed_hooks;
     int format = (data[0] & 1) != 0 ? 2 : 1;
     uint32_t sector_size = (data[0] & 2) != 0 ? 4096 : 512;
+    bool on_small = format == 1 && (data[0] & 4) != 0;
     struct fw_disk_memory *memory;
     const struct fw_disk_memory_options options = {.size = format == 1 ? (uint64_t)7 * sector_size
                                                                        : (uint64_t)BLOCKS_2 * BLOCK,
-                                                   .sector_size = sector_size};
+                                                   .sector_size = on_small ? 512 : sector_size};
     int rc = fw_disk_memory_create(&memory, &options);
     FW_ASSERT(rc == 0);
-    image_make(&memory->disk, format);
+    image_make(&memory->disk, format, sector_size);
     image_spoil(memory, format, data + 1, size - 1);
     uint8_t *before = malloc(options.size);
     FW_ASSERT(before != NULL);
