@@ -183,7 +183,9 @@ static enum fw_cmd_status ring_push(const struct ring_config *config, const char
     int rc = input_read(&data, &length);
     if (rc != 0) {
         free(data);
-        return fw_cmd_fail(FW_CMD_FAILED, "cannot read the message from standard input");
+        return fw_cmd_fail(FW_CMD_FAILED, "%s",
+                           rc == -EMSGSIZE ? "a message has at most 256 MiB"
+                                           : "cannot read the message from standard input");
     }
     enum fw_cmd_status status = attached(&ring, config, path, FW_RING_PRODUCER);
     if (status == FW_CMD_OK) {

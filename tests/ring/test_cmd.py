@@ -116,7 +116,7 @@ def test_suspend_and_resume(ring, path):
     assert done.returncode == FAILED and b"not answered in time" in done.stderr
 
 
-def test_full_and_too_large(ring, tmp_path):
+def test_full_and_too_large(fairway, ring, tmp_path):
     path = tmp_path / "ring"
     assert ring("create", "--size", "4096", path).returncode == OK
     done = ring("push", path, stdin=bytes(2557))
@@ -125,6 +125,10 @@ def test_full_and_too_large(ring, tmp_path):
     done = ring("push", path)
     assert done.returncode == FAILED and b"full" in done.stderr
     assert b"1 with 2556 bytes" in ring("info", path).stdout
+    with open("/dev/zero", "rb") as endless:
+        done = subprocess.run([fairway, "ring", "push", path], stdin=endless, capture_output=True,
+                              timeout=60, check=False)
+    assert done.returncode == FAILED and b"at most 256 MiB" in done.stderr
 
 
 def test_follow(fairway, ring, path):
