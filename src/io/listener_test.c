@@ -28,7 +28,7 @@
 enum { CLIENTS_MAX = 200 };
 
 /* What the call-back does after it has counted. */
-enum reaction { NOTHING, PAUSE, PAUSE_AND_RESUME, CLOSE };
+enum reaction { NOTHING, PAUSE, PAUSE_AND_RESUME, CLOSE, REFUSE };
 
 struct door {
     struct fw_listener listener;
@@ -54,9 +54,16 @@ static void door_accepted(struct fw_listener *listener, int fd)
         return;
     }
     door->accepted_count++;
+    if (door->reaction == REFUSE) {
+        char words[] = "full\n";
+        const struct iovec last = {.iov_base = words, .iov_len = strlen(words)};
+        fw_listener_refuse(listener, fd, &last);
+        return;
+    }
     served[served_count++] = fd;
     switch (door->reaction) {
     case NOTHING:
+    case REFUSE:
         return;
     case PAUSE_AND_RESUME:
         fw_listener_pause(listener);
@@ -145,6 +152,37 @@ static void test_accept(void **state)
     assert_int_equal(send(clients[1], "x", 1, 0), 1);
     assert_int_equal(recv(served[1], &byte, 1, 0), 1); /* In the order of the backlog. */
     door_close(&door);
+}
+
+static void test_refuse(void **state)
+{
+    (void)state;
+    struct door door;
+    char heard[16] = "";
+    door_open(&door);
+    door.reaction = REFUSE;
+    client_connect();
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(recv(clients[0], heard, sizeof heard, MSG_WAITALL), 5); /* And the end. */
+    assert_string_equal(heard, "full\n");
+    door_close(&door);
+}
+
+/* Who has closed stdin gets its number for a socket, which is as good as any other. */
+static void test_descriptor_0(void **state)
+{
+    (void)state;
+    struct door door;
+    int kept = dup(0);
+    assert_true(kept > 0);
+    assert_int_equal(close(0), 0);
+    door_open(&door);
+    client_connect();
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1);
+    assert_int_equal(door.accepted_count, 1);
+    door_close(&door);
+    assert_int_equal(dup2(kept, 0), 0);
+    assert_int_equal(close(kept), 0);
 }
 
 static void test_accept_in_rounds(void **state)
@@ -369,6 +407,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_REACTOR(test_accept),
+        WITH_REACTOR(test_refuse),
+        WITH_REACTOR(test_descriptor_0),
         WITH_REACTOR(test_accept_in_rounds),
         WITH_REACTOR(test_pause),
         WITH_REACTOR(test_pause_in_callback),

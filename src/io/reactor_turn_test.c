@@ -111,6 +111,35 @@ static void test_wake_from_thread(void **state)
     assert_true(kick_count <= WAKES);
 }
 
+static int plain_message;
+static _Atomic bool plain_is_woken;
+
+static void plain_waker_run(void *argument)
+{
+    (void)argument;
+    plain_message = 7;
+    fw_reactor_wake(reactor);
+    atomic_store_explicit(&plain_is_woken, true, memory_order_relaxed); /* Orders nothing. */
+}
+
+/*
+ * What was written before a wake-up can be read after the poll that took it, also if that poll did
+ * not sleep: then no system call orders the two, and TSan sees whether the wake-up does.
+ */
+static void test_wake_orders(void **state)
+{
+    (void)state;
+    struct fw_thread thread;
+    assert_int_equal(fw_thread_create(&thread, "waker", plain_waker_run, NULL), 0);
+    while (!atomic_load_explicit(&plain_is_woken, memory_order_relaxed)) {
+        fw_thread_yield();
+    }
+    assert_int_equal(fw_reactor_poll(reactor, -1), 0);
+    assert_int_equal(plain_message, 7);
+    fw_thread_join(&thread);
+    assert_int_equal(kick_count, 0);
+}
+
 enum { CROWD = 4, ROUNDS = 50 };
 
 static void crowd_run(void *argument)
@@ -366,6 +395,10 @@ static void test_turn_is_left(void **state)
     assert_int_equal(poll_elsewhere(), 0);
     assert_int_equal(fw_stream_send(&stream, &piece, 1), 1);
     assert_int_equal(poll_elsewhere(), 0);
+    assert_int_equal(fw_stream_send_now(&stream, &piece, 1), 1);
+    assert_int_equal(poll_elsewhere(), 0);
+    assert_int_equal(fw_stream_receive_now(&stream, &byte, 1), -EAGAIN);
+    assert_int_equal(poll_elsewhere(), 0);
     fw_stream_shutdown(&stream);
     assert_int_equal(poll_elsewhere(), 0);
     assert_int_equal(fw_stream_receive(&stream, &byte, 1), -EINPROGRESS);
@@ -504,6 +537,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_REACTOR(test_wake_before_poll),
         WITH_REACTOR(test_wake_from_thread),
+        WITH_REACTOR(test_wake_orders),
         WITH_REACTOR(test_wake_from_crowd),
         WITH_REACTOR(test_create_without_memory),
         WITH_REACTOR(test_timeouts),
