@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* yrmcds' extensions: locks on items, and a list of the keys. */
+/* yrmcds' extensions of the binary protocol: locks on items, and a list of the keys. */
 #include "base/assert.h"
 #include "cache/binary.h"
 #include "cache/locks.h"
@@ -13,22 +13,16 @@ enum fw_parsed fw_binary_lock(struct fw_binary *request)
     if (spare == NULL) {
         return fw_binary_fail(request, FW_BINARY_NO_MEMORY);
     }
-    enum fw_binary_status status = FW_BINARY_NOT_FOUND;
+    static const enum fw_binary_status statuses[] = {
+        [FW_LOCK_TAKEN] = FW_BINARY_OK,
+        [FW_LOCK_OF_ANOTHER] = FW_BINARY_LOCKED,
+        [FW_LOCK_TOO_MANY] = FW_BINARY_NO_MEMORY,
+        [FW_LOCK_NO_ITEM] = FW_BINARY_NOT_FOUND,
+    };
     struct fw_hold hold;
     fw_operation_find(local, &hold, &key);
-    if (hold.item != NULL) {
-        switch (fw_locks_acquire(local->cache->locks, &hold, request->session->client, &spare)) {
-        case FW_LOCK_TAKEN:
-            status = FW_BINARY_OK;
-            break;
-        case FW_LOCK_OF_ANOTHER:
-            status = FW_BINARY_LOCKED;
-            break;
-        case FW_LOCK_TOO_MANY:
-            status = FW_BINARY_NO_MEMORY;
-            break;
-        }
-    }
+    enum fw_binary_status status =
+        statuses[fw_locks_acquire(local->cache->locks, &hold, request->session->client, &spare)];
     if (status == FW_BINARY_OK) {
         request->session->has_locks = true;
         if (request->extras_length > 0) {
@@ -50,24 +44,19 @@ enum fw_parsed fw_binary_unlock(struct fw_binary *request)
 {
     struct fw_cache_local *local = request->local;
     struct fw_key key = fw_table_key(local->table, request->key, request->key_length);
-    enum fw_binary_status status = FW_BINARY_NOT_FOUND;
     struct fw_hold hold;
     fw_table_hold(local->table, &hold, &key);
-    if (hold.item != NULL) {
-        bool was_owner = fw_locks_release(local->cache->locks, &hold, request->session->client);
-        status = was_owner ? FW_BINARY_OK : FW_BINARY_NOT_LOCKED;
-    }
+    bool is_there = hold.item != NULL;
+    bool was_owner = fw_locks_release(local->cache->locks, &hold, request->session->client);
     fw_hold_release(&hold);
-    return status == FW_BINARY_OK ? fw_binary_succeed(request, 0) : fw_binary_fail(request, status);
+    return was_owner
+               ? fw_binary_succeed(request, 0)
+               : fw_binary_fail(request, is_there ? FW_BINARY_NOT_LOCKED : FW_BINARY_NOT_FOUND);
 }
 
 enum fw_parsed fw_binary_unlock_all(struct fw_binary *request)
 {
-    struct fw_session *session = request->session;
-    if (session->has_locks) {
-        fw_locks_release_all(request->local->cache->locks, request->local->table, session->client);
-        session->has_locks = false;
-    }
+    fw_session_unlock_all(request->session, request->local);
     return fw_binary_succeed(request, 0);
 }
 
@@ -95,9 +84,7 @@ enum fw_parsed fw_binary_store_and_unlock(const struct fw_binary *request, const
     enum fw_outcome outcome = fw_operation_store(local, key, store);
     if (outcome == FW_DONE) {
         fw_table_hold(local->table, &hold, key);
-        if (hold.item != NULL) {
-            (void)fw_locks_release(locks, &hold, store->client);
-        }
+        (void)fw_locks_release(locks, &hold, store->client);
         fw_hold_release(&hold);
     }
     return fw_binary_answer_store(request, outcome, store);

@@ -134,7 +134,10 @@ static void lock_unlink(struct fw_locks *locks, struct fw_lock *lock)
 enum fw_lock_answer fw_locks_acquire(struct fw_locks *locks, struct fw_hold *hold, uint32_t client,
                                      struct fw_lock **spare)
 {
-    FW_ASSERT(hold->item != NULL && client != 0 && *spare != NULL);
+    FW_ASSERT(client != 0 && *spare != NULL);
+    if (hold->item == NULL) {
+        return FW_LOCK_NO_ITEM;
+    }
     enum fw_lock_answer answer = FW_LOCK_TAKEN;
     fw_mutex_lock(&locks->mutex);
     struct fw_lock *lock = lock_find(locks, hold->key);
@@ -179,8 +182,8 @@ static bool lock_drop(struct fw_locks *locks, struct fw_hold *hold, uint32_t cli
 
 bool fw_locks_release(struct fw_locks *locks, struct fw_hold *hold, uint32_t client)
 {
-    FW_ASSERT(hold->item != NULL);
-    return (hold->item->bits & FW_ITEM_LOCKED) != 0 && lock_drop(locks, hold, client);
+    return hold->item != NULL && (hold->item->bits & FW_ITEM_LOCKED) != 0 &&
+           lock_drop(locks, hold, client);
 }
 
 bool fw_locks_is_owner(struct fw_locks *locks, const struct fw_hold *hold, uint32_t client)

@@ -44,16 +44,16 @@ void fw_locks_destroy(struct fw_locks *locks);
 struct fw_lock *fw_lock_create(struct fw_locks *locks, const struct fw_key *key);
 void fw_lock_destroy(struct fw_lock *lock);
 
-enum fw_lock_answer { FW_LOCK_TAKEN, FW_LOCK_OF_ANOTHER, FW_LOCK_TOO_MANY };
+enum fw_lock_answer { FW_LOCK_TAKEN, FW_LOCK_OF_ANOTHER, FW_LOCK_TOO_MANY, FW_LOCK_NO_ITEM };
 
 /*
- * Locks hold->item, which is there, for `client`. Takes `*spare` (and sets it to NULL) if it needs
+ * Locks hold->item, if it is there, for `client`. Takes `*spare` (and sets it to NULL) if it needs
  * an entry. Locking what one has locked already succeeds.
  */
 enum fw_lock_answer fw_locks_acquire(struct fw_locks *locks, struct fw_hold *hold, uint32_t client,
                                      struct fw_lock **spare);
 
-/* True: hold->item, which is there, was locked by `client` and is not any more. */
+/* True: hold->item was there, locked by `client`, and is not any more. */
 bool fw_locks_release(struct fw_locks *locks, struct fw_hold *hold, uint32_t client);
 
 /* Is hold->item, which is there, locked by `client`? */

@@ -364,6 +364,141 @@ static void test_keys(void **state)
     assert_int_equal(ASK(0, .opcode = KEYS), 0x20);
 }
 
+/* One line or more, and all that is answered. */
+#define ASSERT_SAID(client, lines, expected)         \
+    do {                                             \
+        say(client, lines "", sizeof(lines "") - 1); \
+        assert_string_equal(replies, expected);      \
+    } while (0)
+
+static void test_text_lock(void **state)
+{
+    (void)state;
+    ASSERT_SAID(0, "lock k\r\nunlock k\r\nunlock_all\r\n",
+                "NOT_FOUND\r\nCLIENT_ERROR not locked\r\nOK\r\n");
+    ASSERT_SAID(0, "set k 0 0 1\r\n1\r\nunlock k\r\nlock k\r\nlock k\r\n",
+                "STORED\r\nCLIENT_ERROR not locked\r\nOK\r\nOK\r\n");
+    ASSERT_SAID(1, "lock k\r\nunlock k\r\nunlock_all\r\nlock k\r\n",
+                "LOCKED\r\nCLIENT_ERROR not locked\r\nOK\r\nLOCKED\r\n");
+    /* Others read it and do not change it; its owner does both. */
+    ASSERT_SAID(1, "get k\r\nset k 0 0 1\r\n2\r\nreplace k 0 0 1\r\n2\r\nappend k 0 0 1\r\n2\r\n",
+                "VALUE k 0 1\r\n1\r\nEND\r\nLOCKED\r\nLOCKED\r\nLOCKED\r\n");
+    ASSERT_SAID(0, "set k 0 0 1\r\n3\r\nunlock k\r\nunlock k\r\n",
+                "STORED\r\nOK\r\nCLIENT_ERROR not locked\r\n");
+    ASSERT_SAID(1, "lock k\r\ndelete k\r\nunlock k\r\n",
+                "OK\r\nDELETED\r\nCLIENT_ERROR not locked\r\n");
+}
+
+/* What a client has locked it unlocks by one command, and by going. */
+static void test_text_unlock_all(void **state)
+{
+    (void)state;
+    ASSERT_SAID(0, "set a 0 0 1\r\n1\r\nset b 0 0 1\r\n1\r\nset c 0 0 1\r\n1\r\n",
+                "STORED\r\nSTORED\r\nSTORED\r\n");
+    ASSERT_SAID(1, "lock c\r\n", "OK\r\n");
+    ASSERT_SAID(0, "lock a\r\nlock b\r\nunlock_all\r\nunlock a\r\n",
+                "OK\r\nOK\r\nOK\r\nCLIENT_ERROR not locked\r\n");
+    ASSERT_SAID(0, "lock c\r\n", "LOCKED\r\n");
+    ASSERT_SAID(1, "lock a\r\nlock b\r\n", "OK\r\nOK\r\n");
+    fw_session_fini(&sessions[1], &converse->local);
+    fw_session_init(&sessions[1], 12);
+    ASSERT_SAID(0, "lock a\r\nlock b\r\nlock c\r\n", "OK\r\nOK\r\nOK\r\n");
+}
+
+/* One protocol's lock is the other's. */
+static void test_text_and_binary(void **state)
+{
+    (void)state;
+    assert_int_equal(ASK(0, .opcode = SET, .key = "k", STORED, .value = "1"), OK);
+    ASSERT_SAID(1, "lock k\r\n", "OK\r\n");
+    assert_int_equal(ASK(0, .opcode = LOCK, .key = "k"), LOCKED);
+    ASSERT_SAID(1, "unlock k\r\n", "OK\r\n");
+    assert_int_equal(ASK(0, .opcode = LOCK, .key = "k"), OK);
+    ASSERT_SAID(1, "lock k\r\n", "LOCKED\r\n");
+}
+
+#define LONG_KEY_10  "0123456789"
+#define LONG_KEY_50  LONG_KEY_10 LONG_KEY_10 LONG_KEY_10 LONG_KEY_10 LONG_KEY_10
+#define LONG_KEY_250 LONG_KEY_50 LONG_KEY_50 LONG_KEY_50 LONG_KEY_50 LONG_KEY_50
+
+static void test_text_lines(void **state)
+{
+    (void)state;
+    static const char bad[] = "CLIENT_ERROR bad command line format\r\n";
+    ASSERT_SAID(0, "lock\r\nlock a b\r\nunlock\r\nunlock a b\r\nunlock_all a\r\nkeys a b\r\n",
+                "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n");
+    ASSERT_SAID(0, "lock " LONG_KEY_250 "\r\n", "NOT_FOUND\r\n");
+    ASSERT_SAID(0, "lock " LONG_KEY_250 "x\r\n", bad);
+    ASSERT_SAID(0, "unlock " LONG_KEY_250 "x\r\n", bad);
+    ASSERT_SAID(0, "keys " LONG_KEY_250 "\r\n", "END\r\n");
+    ASSERT_SAID(0, "keys " LONG_KEY_250 "x\r\n", bad);
+    /* Not asked for, they are as unknown as they are to memcached, in a browser's line too. */
+    converse->cache.settings.has_locking = false;
+    ASSERT_SAID(0, "lock a\r\nunlock a\r\nunlock_all\r\nkeys\r\nkeys a\r\n",
+                "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n");
+    ASSERT_SAID(0, "keys HTTP/1.1\r\nversion\r\n", "");
+    assert_int_equal(sessions[0].state, FW_SESSION_CLOSED);
+}
+
+static void test_text_limit(void **state)
+{
+    (void)state;
+    char lines[64];
+    for (int i = 0; i <= FW_LOCKS_MAX; i++) {
+        int length = snprintf(lines, sizeof lines, "set k%d 0 0 1\r\n1\r\nlock k%d\r\n", i, i);
+        say(0, lines, (size_t)length);
+        assert_string_equal(replies, i < FW_LOCKS_MAX
+                                         ? "STORED\r\nOK\r\n"
+                                         : "STORED\r\nSERVER_ERROR too many locks\r\n");
+    }
+}
+
+/* Counts the lines of an answer to `keys`; each must be there once, and begin so. */
+static int count_text_keys(const char *answer, const char *prefix, bool *seen)
+{
+    int count = 0;
+    while (strncmp(answer, "VALUE ", 6) == 0) {
+        answer += 6;
+        assert_memory_equal(answer, prefix, strlen(prefix));
+        char *end;
+        long index = strtol(answer + 1, &end, 10);
+        assert_false(seen[index]);
+        seen[index] = true;
+        assert_memory_equal(end, "\r\n", 2);
+        answer = end + 2;
+        count++;
+    }
+    assert_string_equal(answer, "END\r\n");
+    return count;
+}
+
+static void test_text_keys(void **state)
+{
+    (void)state;
+    enum { KEYS_COUNT = 20000 }; /* More than a reply has room for. */
+    static bool seen[KEYS_COUNT];
+    char line[32];
+    ASSERT_SAID(0, "keys\r\nkeys a\r\n", "END\r\nEND\r\n");
+    for (int i = 0; i < KEYS_COUNT; i++) {
+        int length =
+            snprintf(line, sizeof line, "set %c%d 0 0 1\r\n1\r\n", i % 2 == 0 ? 'e' : 'o', i);
+        say(0, line, (size_t)length);
+        assert_string_equal(replies, "STORED\r\n");
+    }
+    converse_say(converse, "keys\r\n", 6, 0);
+    assert_true(converse->runs[FW_SESSION_OUTPUT] > 1);
+    memset(seen, 0, sizeof seen);
+    assert_int_equal(count_text_keys(converse_answer(converse), "", seen), KEYS_COUNT);
+    converse_say(converse, "keys o1\r\n", 9, 0);
+    memset(seen, 0, sizeof seen);
+    /* The odd ones that begin with 1: 1, 5 of two digits, 50, 500, 5000. */
+    assert_int_equal(count_text_keys(converse_answer(converse), "o1", seen), 5556);
+    ASSERT_SAID(0, "keys o19999\r\n", "VALUE o19999\r\nEND\r\n");
+    ASSERT_SAID(0, "keys o199999\r\n", "END\r\n");
+    converse->cache.settings.has_dump = false;
+    ASSERT_SAID(0, "keys\r\n", "CLIENT_ERROR keys not allowed\r\n");
+}
+
 enum { THREADS = 3, ROUNDS = 2000 };
 
 static void *count_run(void *argument)
@@ -425,6 +560,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_locked_does_not_expire, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keys, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_lock, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_unlock_all, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_and_binary, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_lines, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_text_keys, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,6 +96,9 @@ struct fw_listing {
 /* Begins a list. NULL: no memory. The session is in LISTING then, and steps begin at once. */
 struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_size);
 
+/* Ends all locks that the client has on items. */
+void fw_session_unlock_all(struct fw_session *session, struct fw_cache_local *local);
+
 /* From now on `count` bytes are dropped before the next command is read. */
 static inline void fw_session_swallow(struct fw_session *session, uint64_t count)
 {

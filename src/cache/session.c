@@ -50,6 +50,14 @@ static void session_end_listing(struct fw_session *session)
     session->listing = NULL;
 }
 
+void fw_session_unlock_all(struct fw_session *session, struct fw_cache_local *local)
+{
+    if (session->has_locks) {
+        fw_locks_release_all(local->cache->locks, local->table, session->client);
+        session->has_locks = false;
+    }
+}
+
 void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
 {
     if (session->pending != NULL) {
@@ -60,10 +68,7 @@ void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
     }
     free(session->hoard);
     session->hoard = NULL;
-    if (session->has_locks) {
-        fw_locks_release_all(local->cache->locks, local->table, session->client);
-        session->has_locks = false;
-    }
+    fw_session_unlock_all(session, local);
     session->state = FW_SESSION_CLOSED;
 }
 

@@ -87,14 +87,30 @@ static const struct command commands[] = {
 #endif
 };
 
-static const struct command *command_find(const struct fw_word *name)
+/* Of yrmcds. Without --enable-locking they are not known, as to memcached. */
+static const struct command extensions[] = {
+    COMMAND("lock", 2, 2, fw_command_lock),
+    COMMAND("unlock", 2, 2, fw_command_unlock),
+    COMMAND("unlock_all", 1, 1, fw_command_unlock_all),
+    COMMAND("keys", 1, 2, fw_command_keys),
+};
+
+static const struct command *row_find(const struct command *rows, size_t count,
+                                      const struct fw_word *name)
 {
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(commands); i++) {
-        if (fw_word_is(name, commands[i].name, commands[i].length)) {
-            return &commands[i];
+    for (size_t i = 0; i < count; i++) {
+        if (fw_word_is(name, rows[i].name, rows[i].length)) {
+            return &rows[i];
         }
     }
     return NULL;
+}
+
+static const struct command *command_find(const struct fw_word *name, bool has_extensions)
+{
+    const struct command *row = row_find(commands, FW_ARRAY_LENGTH(commands), name);
+    return row != NULL || !has_extensions ? row
+                                          : row_find(extensions, FW_ARRAY_LENGTH(extensions), name);
 }
 
 /*
@@ -148,7 +164,8 @@ static enum fw_parsed line_run(struct fw_session *session, struct fw_cache_local
         return fw_meta_command(session, local, input, line.begin + line.length, data);
     }
     input->next = data;
-    const struct command *command = line.count > 0 ? command_find(name) : NULL;
+    const struct command *command =
+        line.count > 0 ? command_find(name, local->cache->settings.has_locking) : NULL;
     if (line.count == 0 ||
         (command != NULL && (line.count < command->words_min || line.count > command->words_max))) {
         FW_TEXT_ANSWER(&line, "ERROR");

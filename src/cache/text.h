@@ -10,6 +10,7 @@
  *     text_stats.c   stats
  *     text_dump.c    the dumps of keys
  *     text_sizes.c   stats sizes
+ *     text_locks.c   lock and unlock, of yrmcds
  *     text_login.c   the `set` that logs in
  *
  * A get of keys and a set of a short value are read where they stand, by a parser that knows just
@@ -144,3 +145,4 @@ fw_text_run fw_command_slabs, fw_command_lru, fw_command_lru_crawler, fw_command
 fw_text_run fw_command_extstore, fw_command_refresh_certs;
 fw_text_run fw_command_stats;
 fw_text_run fw_command_metadump, fw_command_cachedump, fw_command_sizes;
+fw_text_run fw_command_lock, fw_command_unlock, fw_command_unlock_all, fw_command_keys;

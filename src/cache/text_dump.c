@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of all keys: `lru_crawler metadump` and `stats cachedump`. Both go round the table bucket
- * by bucket, as the reply has room, while service goes on; nothing is copied aside.
+ * Lists of keys: `lru_crawler metadump`, `stats cachedump`, and `keys` of yrmcds. They go round the
+ * table bucket by bucket, as the reply has room, while service goes on; nothing is copied aside.
  *
  * There are no slab classes here, so everything is in class 1 and the others are empty.
  */
@@ -22,13 +22,20 @@ enum {
     BUCKETS_PER_STEP_MAX = 4096, /* Of empty buckets; then others are let in. */
 };
 
+struct dump;
+
+/* Writes what is shown of an item. */
+typedef void dump_append(struct fw_text *text, const struct dump *dump, const struct fw_item *item);
+
 struct dump {
     struct fw_cache_local *local;
-    bool is_cachedump;
+    dump_append *append;
     bool is_full;   /* The reply is. */
     uint32_t limit; /* How many more items are shown; of cachedump. */
     uint32_t shown; /* Of the present bucket's items, in steps before. */
     uint32_t seen;  /* Of the present bucket's items, in this step. */
+    uint8_t prefix_length;
+    char prefix[FW_ITEM_KEY_MAX]; /* Only keys that begin so; of keys. */
 };
 
 /* The unix time of a moment of the cache's clock. */
@@ -85,12 +92,21 @@ static void append_item(struct fw_text *text, const struct dump *dump, const str
     fw_text_append_string(text, " s]\r\n");
 }
 
+static void append_key(struct fw_text *text, const struct dump *dump, const struct fw_item *item)
+{
+    (void)dump;
+    fw_text_append_string(text, "VALUE ");
+    fw_text_append(text, item->key, item->key_length);
+    fw_text_append_string(text, "\r\n");
+}
+
 static void dump_visit(struct fw_item *item, void *context)
 {
     struct dump *dump = context;
     struct fw_reply *reply = &dump->local->reply;
     char *room = fw_reply_room(reply, LINE_SIZE);
-    if (dump->is_full || dump->limit == 0) {
+    if (dump->is_full || dump->limit == 0 || item->key_length < dump->prefix_length ||
+        memcmp(item->key, dump->prefix, dump->prefix_length) != 0) {
         return;
     }
     if (dump->seen < dump->shown) {
@@ -103,11 +119,7 @@ static void dump_visit(struct fw_item *item, void *context)
     }
     struct fw_text text;
     fw_text_init(&text, room, LINE_SIZE);
-    if (dump->is_cachedump) {
-        append_item(&text, dump, item);
-    } else {
-        append_meta(&text, dump, item);
-    }
+    dump->append(&text, dump, item);
     FW_ASSERT(!text.truncated);
     fw_reply_advance(reply, room + text.length);
     dump->seen++;
@@ -141,14 +153,21 @@ static enum fw_parsed dump_step(struct fw_session *session, struct fw_cache_loca
     return FW_PARSED;
 }
 
-static enum fw_parsed dump_begin(struct fw_text_line *line, bool is_cachedump, uint32_t limit)
+/* Shows `limit` items, or all if that is 0, whose keys begin with the prefix, if that is not NULL.
+ */
+static enum fw_parsed dump_begin(const struct fw_text_line *line, dump_append *append,
+                                 uint32_t limit, const struct fw_word *prefix)
 {
     struct fw_listing *listing = fw_listing_create(line->session, sizeof(struct dump));
     if (listing == NULL) {
         FW_TEXT_ANSWER(line, "SERVER_ERROR out of memory");
         return FW_PARSED;
     }
-    struct dump dump = {.is_cachedump = is_cachedump, .limit = limit == 0 ? UINT32_MAX : limit};
+    struct dump dump = {.append = append, .limit = limit == 0 ? UINT32_MAX : limit};
+    if (prefix != NULL) {
+        dump.prefix_length = (uint8_t)prefix->length;
+        memcpy(dump.prefix, prefix->text, prefix->length);
+    }
     memcpy(listing->state, &dump, sizeof dump);
     listing->step = dump_step;
     return FW_PARSED;
@@ -156,7 +175,7 @@ static enum fw_parsed dump_begin(struct fw_text_line *line, bool is_cachedump, u
 
 enum fw_parsed fw_command_metadump(struct fw_text_line *line)
 {
-    return dump_begin(line, false, 0);
+    return dump_begin(line, append_meta, 0, NULL);
 }
 
 enum fw_parsed fw_command_cachedump(struct fw_text_line *line)
@@ -174,7 +193,21 @@ enum fw_parsed fw_command_cachedump(struct fw_text_line *line)
     } else if (class != FW_STATS_CLASS) {
         FW_TEXT_ANSWER(line, "END");
     } else {
-        return dump_begin(line, true, limit);
+        return dump_begin(line, append_item, limit, NULL);
     }
     return FW_PARSED;
+}
+
+enum fw_parsed fw_command_keys(struct fw_text_line *line)
+{
+    const struct fw_word *prefix = line->count > 1 ? &line->words[1] : NULL;
+    if (!line->local->cache->settings.has_dump) {
+        FW_TEXT_ANSWER(line, "CLIENT_ERROR keys not allowed");
+        return FW_PARSED;
+    }
+    if (prefix != NULL && prefix->length > FW_ITEM_KEY_MAX) {
+        FW_TEXT_ANSWER(line, "CLIENT_ERROR bad command line format");
+        return FW_PARSED;
+    }
+    return dump_begin(line, append_key, 0, prefix);
 }

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/assert.h"
+#include "cache/locks.h"
 #include "support/converse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,6 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         converse = converse_create();
         converse->cache.settings.item_size_max = 32 * 1024;
         converse->cache.settings.lines_max = 7;
+        converse->cache.settings.has_locking = true;
+        int error = fw_locks_create(&converse->cache.locks);
+        FW_ASSERT(error == 0);
     }
     if (size == 0) {
         return 0;

@@ -53,7 +53,7 @@ const struct fw_option fw_server_options[] = {
     ROW(BOOL, has_shutdown, "enable-shutdown", .flag = 'A', .default_text = "no",
         .help = "let clients stop the server with the command shutdown"),
     ROW(BOOL, has_locking, "enable-locking", .default_text = "no",
-        .help = "let clients of the binary protocol lock items"),
+        .help = "let clients lock items and list keys, with the commands of yrmcds"),
     ROW(STRING, auth_file, "auth-file", .flag = 'Y', .value_name = "FILE",
         .help = "users of the text protocol, a line user:password each; then all must log in"),
     ROW(BOOL, has_sasl, "enable-sasl", .flag = 'S', .default_text = "no",
