@@ -18,6 +18,10 @@
  * jobs-relaxed: workers take several requests at once. All but one worker get a request that ends
  * when all short ones have run; so whatever it has in hand must be got by who is idle.
  *
+ * jobs-slots: requests that end only when as many have been posted as there is room for by then. A
+ * slot is free once its request has begun, also one that a worker had in hand, and who waits for
+ * room is told so while all workers are busy.
+ *
  * jobs-planted-*: mistakes made on purpose with the kernel's own parts.
  */
 #include <errno.h>
@@ -619,6 +623,88 @@ const struct sim_scenario sim_scenario_jobs_relaxed = {
     .name = "jobs-relaxed",
     .purpose = "what a worker has in hand is got by who is idle",
     .run = relaxed_run,
+};
+
+/* jobs-slots. */
+
+enum { SLOTTED = 40, SLOTS_MAX = 8 };
+
+struct slotted {
+    struct fw_job job;
+    struct fw_parker parker;
+    bool is_parked;
+};
+
+static struct {
+    struct fw_job_runnable runnable;
+    struct slotted requests[SLOTTED];
+    uint32_t slots;
+    uint32_t begun;
+    uint32_t posted; /* Those whose post has returned. */
+} slots;
+
+static void slotted_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct slotted *request = FW_CONTAINER_OF(job, struct slotted, job);
+    slots.begun++;
+    uint32_t room = slots.slots + slots.begun;
+    uint32_t wanted = room < SLOTTED ? room : SLOTTED;
+    request->is_parked = true;
+    while (slots.posted < wanted) {
+        fw_park(&request->parker);
+    }
+    request->is_parked = false;
+}
+
+static void slots_run(void)
+{
+    memset(&slots, 0, sizeof slots);
+    sim_at(SIM_S, race_is_late, NULL, 0);
+    slots.runnable = (struct fw_job_runnable){.run = slotted_run};
+    struct fw_jobs_policy policy;
+    fw_jobs_policy_init(&policy);
+    policy.workers = (uint32_t)sim_between(1, 3);
+    policy.mode = 0;
+    memset(policy.lane_waits_for, 0, sizeof policy.lane_waits_for);
+    policy.slots = (uint32_t)sim_between(1, SLOTS_MAX);
+    policy.hand = (uint32_t)sim_between(1, 6);
+    policy.idle_spins = (uint32_t)sim_between(0, 2);
+    slots.slots = policy.slots;
+    struct fw_jobs *jobs;
+    int rc = fw_jobs_create(&jobs, &policy, NULL);
+    SIM_EXPECT(rc == 0);
+    rc = fw_jobs_start(jobs, NULL);
+    SIM_EXPECT(rc == 0);
+    for (uint32_t i = 0; i < SLOTTED; i++) {
+        fw_parker_init(&slots.requests[i].parker);
+    }
+    for (uint32_t i = 0; i < SLOTTED; i++) {
+        rc = fw_jobs_post(jobs, &slots.requests[i].job, &slots.runnable, &slots, 0,
+                          FW_JOB_REJOINABLE | FW_JOB_WAIT_IF_BUSY);
+        SIM_EXPECT(rc == 0);
+        slots.posted++;
+        for (uint32_t j = 0; j <= i; j++) {
+            if (slots.requests[j].is_parked) {
+                fw_unpark(&slots.requests[j].parker);
+            }
+        }
+    }
+    struct fw_job *job;
+    uint32_t back = 0;
+    while (fw_jobs_rejoin_wait(jobs, &slots, 0, FW_JOBS_FOREVER, &job) == FW_REJOIN_RETURNED) {
+        back++;
+    }
+    SIM_EXPECT(back == SLOTTED);
+    rc = fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL);
+    SIM_EXPECT(rc == 0);
+    fw_jobs_destroy(jobs);
+}
+
+const struct sim_scenario sim_scenario_jobs_slots = {
+    .name = "jobs-slots",
+    .purpose = "a slot is free once its request has begun, and who waits for it is told",
+    .run = slots_run,
 };
 
 /*

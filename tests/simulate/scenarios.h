@@ -35,6 +35,7 @@ extern const struct sim_scenario sim_scenario_jobs_planted_wakeup;
 extern const struct sim_scenario sim_scenario_jobs_order;
 extern const struct sim_scenario sim_scenario_jobs_race;
 extern const struct sim_scenario sim_scenario_jobs_relaxed;
+extern const struct sim_scenario sim_scenario_jobs_slots;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
@@ -85,6 +86,7 @@ extern const struct sim_scenario sim_scenario_ring_owner;
     &sim_scenario_jobs_order, \
     &sim_scenario_jobs_race, \
     &sim_scenario_jobs_relaxed, \
+    &sim_scenario_jobs_slots, \
     &sim_scenario_jobs_hang, \
     &sim_scenario_planted_publish, \
     &sim_scenario_planted_close, \

@@ -45,6 +45,7 @@ HONEST = [
     "jobs-order",
     "jobs-race",
     "jobs-relaxed",
+    "jobs-slots",
     "log",
     "ring",
     "ring-owner",
