@@ -98,7 +98,7 @@ enum {
     FW_JOBS_HAND_MAX = 64,    /* Requests that a worker takes at once. */
     FW_JOBS_REASON_SIZE = 256,
     FW_JOBS_COMMAND_SIZE = 256,  /* Of a command line. */
-    FW_JOBS_OUTPUT_SIZE = 65536, /* Of a command's answer. */
+    FW_JOBS_OUTPUT_SIZE = 65536, /* Of a command's answer, before it is laid out. */
     FW_JOBS_COMMANDS_MAX = 64,   /* Under way or timed. */
 };
 
@@ -444,7 +444,20 @@ struct fw_jobs_handler {
 /* NULL: none. The handler stays until another is attached and no command runs. */
 FW_PUBLIC void fw_jobs_attach_handler(struct fw_jobs *jobs, const struct fw_jobs_handler *handler);
 
-/* Appends to the answer; beyond FW_JOBS_OUTPUT_SIZE it is cut. */
+/*
+ * What a command answers. Figures come first, then rows of tables and text. The rows of a table
+ * have the same cells in the same order and come one after the other; from the first row on figures
+ * are its cells. How it looks is not the command's business: people see lists and tables, and a
+ * line with `json` before the command is answered by one JSON object, with figures as members and
+ * an array of objects for each table. What goes beyond FW_JOBS_OUTPUT_SIZE is cut, and the answer
+ * says so. Names are like those of variables.
+ */
+FW_PUBLIC void fw_jobs_row(struct fw_jobs_output *output, const char *table);
+FW_PUBLIC void fw_jobs_number(struct fw_jobs_output *output, const char *name, int64_t value);
+FW_PUBLIC void fw_jobs_text(struct fw_jobs_output *output, const char *name, const char *format,
+                            ...) __attribute__((format(printf, 3, 4)));
+
+/* Text for people, above all why a command has failed. In JSON it is an array, `text`. */
 FW_PUBLIC void fw_jobs_print(struct fw_jobs_output *output, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -461,7 +474,8 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_jobs_command(struct fw_jobs *jobs, const char
 /*
  * The same every `interval_ns`, the first time one interval from now, until the kernel stops or
  * fw_jobs_command_cancel() is called with the number that is returned. If a run is still under way
- * when the next is due, that one is left out.
+ * when the next is due, that one is left out. The last answer, and only that, is -ECANCELED: from
+ * then on `context` may be freed. It may come on the thread that cancels or stops.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_jobs_command_every(struct fw_jobs *jobs, const char *line,
                                                       int64_t interval_ns, fw_jobs_answer *answer,

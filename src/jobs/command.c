@@ -8,13 +8,13 @@
 #include "jobs/command.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/base.h"
 #include "io/clock.h"
+#include "jobs/answer.h"
 #include "jobs/kernel.h"
 
 struct command_slot {
@@ -25,9 +25,16 @@ struct command_slot {
     void *context;
     bool used;
     bool under_way;
+    bool is_timed;
     int64_t interval_ns; /* 0: not timed, or no longer. */
     int64_t due_ns;
     int number;
+};
+
+/* Whom to tell, once no lock is held. */
+struct listener {
+    fw_jobs_answer *answer; /* NULL: nobody. */
+    void *context;
 };
 
 struct fw_jobs_commands {
@@ -40,14 +47,6 @@ struct fw_jobs_commands {
     _Atomic uint64_t count;                          /* Relaxed: a statistic. */
 };
 
-void fw_jobs_print(struct fw_jobs_output *output, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fw_text_vprintf(&output->text, format, arguments);
-    va_end(arguments);
-}
-
 static const struct fw_jobs_command *find_in(const struct fw_jobs_command *commands, size_t count,
                                              const char *name, size_t length)
 {
@@ -59,16 +58,23 @@ static const struct fw_jobs_command *find_in(const struct fw_jobs_command *comma
     return NULL;
 }
 
+static void help_row(struct fw_jobs_output *output, const struct fw_jobs_command *command)
+{
+    fw_jobs_row(output, "commands");
+    fw_jobs_text(output, "command", "%s", command->name);
+    fw_jobs_text(output, "help", "%s", command->help);
+}
+
 static void print_help(struct fw_jobs_output *output, const struct fw_jobs_handler *handler)
 {
     for (size_t i = 0; handler != NULL && i < handler->count; i++) {
-        fw_jobs_print(output, "%-10s %s\n", handler->commands[i].name, handler->commands[i].help);
+        help_row(output, &handler->commands[i]);
     }
     for (size_t i = 0; i < fw_jobs_system_commands_count; i++) {
         const struct fw_jobs_command *command = &fw_jobs_system_commands[i];
         if (handler == NULL || find_in(handler->commands, handler->count, command->name,
                                        strlen(command->name)) == NULL) {
-            fw_jobs_print(output, "%-10s %s\n", command->name, command->help);
+            help_row(output, command);
         }
     }
 }
@@ -78,7 +84,7 @@ static int command_execute(struct fw_jobs *jobs, const char *line, struct fw_job
 {
     const struct fw_jobs_handler *handler =
         atomic_load_explicit(&jobs->commands->handler, memory_order_acquire);
-    const char *name = line + strspn(line, " ");
+    const char *name = line;
     size_t length = strcspn(name, " ");
     char arguments[FW_JOBS_COMMAND_SIZE];
     struct fw_text rest;
@@ -113,23 +119,59 @@ static int command_execute(struct fw_jobs *jobs, const char *line, struct fw_job
     return -ENOENT;
 }
 
+/* Skips spaces, and the word that asks for JSON if it is there. */
+static const char *line_begin(const char *line, bool *is_json)
+{
+    static const char json[] = "json ";
+    line += strspn(line, " ");
+    *is_json = strncmp(line, json, sizeof json - 1) == 0;
+    if (*is_json) {
+        line += sizeof json - 1;
+        line += strspn(line, " ");
+    }
+    return line;
+}
+
 static void command_run(struct fw_job_runnable *runnable, struct fw_job *job)
 {
     (void)runnable;
     struct command_slot *slot = FW_CONTAINER_OF(job, struct command_slot, job);
     struct fw_jobs_commands *commands = slot->jobs->commands;
-    /* A command may block for long; meanwhile another worker may be active. */
-    char *memory = malloc(FW_JOBS_OUTPUT_SIZE);
+    /* Large, but only what is written to becomes real. */
+    char *memory = malloc(FW_JOBS_OUTPUT_SIZE + FW_ANSWER_LAID_OUT_SIZE);
     if (memory == NULL) {
         slot->answer(slot->context, -ENOMEM, "", 0);
         return;
     }
     struct fw_jobs_output output;
-    fw_text_init(&output.text, memory, FW_JOBS_OUTPUT_SIZE);
-    int status = command_execute(slot->jobs, slot->line, &output);
+    struct fw_text text;
+    bool is_json;
+    const char *line = line_begin(slot->line, &is_json);
+    fw_answer_init(&output, memory);
+    int status = command_execute(slot->jobs, line, &output);
     atomic_fetch_add_explicit(&commands->count, 1, memory_order_relaxed);
-    slot->answer(slot->context, status, memory, output.text.length);
+    fw_text_init(&text, memory + FW_JOBS_OUTPUT_SIZE, FW_ANSWER_LAID_OUT_SIZE);
+    if (is_json && status >= 0) {
+        fw_answer_json(&output, &text);
+    } else {
+        fw_answer_people(&output, &text); /* Why it failed is a line for a person. */
+    }
+    slot->answer(slot->context, status, text.data, text.length);
     free(memory);
+}
+
+/* The slot is free. Returns whom to tell that no answer follows; a timed command's is its last. */
+static struct listener slot_release(struct command_slot *slot)
+{
+    slot->used = false;
+    return (struct listener){.answer = slot->answer, .context = slot->context};
+}
+
+static void listener_tell(struct listener listener)
+{
+    if (listener.answer != NULL) {
+        listener.answer(listener.context, -ECANCELED, "", 0);
+    }
 }
 
 static void command_completed(struct fw_job_runnable *runnable, struct fw_job *job)
@@ -137,13 +179,16 @@ static void command_completed(struct fw_job_runnable *runnable, struct fw_job *j
     struct command_slot *slot = FW_CONTAINER_OF(job, struct command_slot, job);
     struct fw_jobs_commands *commands =
         FW_CONTAINER_OF(runnable, struct fw_jobs_commands, runnable);
-    if (fw_job_was_cancelled(job)) {
-        slot->answer(slot->context, -ECANCELED, "", 0);
-    }
+    struct listener listener = {.answer = NULL};
     fw_mutex_lock(&commands->lock);
     slot->under_way = false;
-    slot->used = slot->interval_ns > 0;
+    if (!slot->is_timed && !fw_job_was_cancelled(job)) {
+        slot->used = false;
+    } else if (slot->interval_ns == 0) {
+        listener = slot_release(slot);
+    }
     fw_mutex_unlock(&commands->lock);
+    listener_tell(listener);
 }
 
 int fw_jobs_commands_create(struct fw_jobs *jobs)
@@ -236,6 +281,7 @@ int fw_jobs_command_every(struct fw_jobs *jobs, const char *line, int64_t interv
     fw_mutex_lock(&jobs->commands->lock);
     int rc = slot_take(jobs, line, answer, context, &slot);
     if (rc == 0) {
+        slot->is_timed = true;
         slot->interval_ns = interval_ns;
         slot->due_ns = fw_clock_now_ns() + interval_ns;
         slot->number = ++jobs->commands->last_number;
@@ -248,34 +294,44 @@ int fw_jobs_command_every(struct fw_jobs *jobs, const char *line, int64_t interv
     return rc;
 }
 
-static void slot_untime(struct command_slot *slot)
+/* It is run no more. Its last answer is due now, or when the run that is under way has ended. */
+static struct listener slot_untime(struct command_slot *slot)
 {
     slot->interval_ns = 0;
-    slot->used = slot->under_way;
+    return slot->under_way ? (struct listener){.answer = NULL} : slot_release(slot);
 }
 
 void fw_jobs_command_cancel(struct fw_jobs *jobs, int number)
 {
     struct fw_jobs_commands *commands = jobs->commands;
+    struct listener listener = {.answer = NULL};
     fw_mutex_lock(&commands->lock);
     for (size_t i = 0; i < FW_JOBS_COMMANDS_MAX; i++) {
         struct command_slot *slot = &commands->slots[i];
         if (slot->used && slot->interval_ns > 0 && slot->number == number) {
-            slot_untime(slot);
+            listener = slot_untime(slot);
         }
     }
     fw_mutex_unlock(&commands->lock);
+    listener_tell(listener);
 }
 
 void fw_jobs_commands_stop(struct fw_jobs *jobs)
 {
     struct fw_jobs_commands *commands = jobs->commands;
+    struct listener listeners[FW_JOBS_COMMANDS_MAX] = {0};
     fw_mutex_lock(&commands->lock);
     commands->stopped = true;
     for (size_t i = 0; i < FW_JOBS_COMMANDS_MAX; i++) {
-        slot_untime(&commands->slots[i]);
+        struct command_slot *slot = &commands->slots[i];
+        if (slot->used && slot->interval_ns > 0) {
+            listeners[i] = slot_untime(slot);
+        }
     }
     fw_mutex_unlock(&commands->lock);
+    for (size_t i = 0; i < FW_JOBS_COMMANDS_MAX; i++) {
+        listener_tell(listeners[i]);
+    }
 }
 
 int64_t fw_jobs_commands_due(struct fw_jobs *jobs, int64_t now_ns)

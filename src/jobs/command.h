@@ -8,11 +8,5 @@
 
 #include <fairway/jobs.h>
 
-#include "base/text.h"
-
-struct fw_jobs_output {
-    struct fw_text text;
-};
-
 extern const struct fw_jobs_command fw_jobs_system_commands[];
 extern const size_t fw_jobs_system_commands_count;

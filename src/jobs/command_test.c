@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "io/clock.h"
+#include "jobs/answer.h"
 #include "support/jobs.h"
 
 /* The virtual clock. */
@@ -47,7 +48,7 @@ static int setup(void **state)
 struct answer {
     _Atomic uint32_t count;
     int status;
-    char text[FW_JOBS_OUTPUT_SIZE];
+    char text[FW_ANSWER_LAID_OUT_SIZE];
 };
 
 static void answer_note(void *context, int status, const char *text, size_t length)
@@ -101,28 +102,36 @@ static void test_system_commands(void **state)
     (void)state;
     jobs = jobs_start(&policy);
     assert_int_equal(ask("status"), 0);
-    SHOWS("workers 4, active 4");
+    SHOWS("workers           4\nworkers_active    4\n");
     await_idle();
     assert_int_equal(ask("  pools  "), 0);
-    SHOWS("0 of 100 slots");
-    SHOWS("1 of 4 workers"); /* The command itself. */
+    SHOWS("pool     used  size\n"
+          "ready       0   100\n"
+          "threads     1     4\n"); /* The command itself. */
     await_idle();
     assert_int_equal(ask("lanes"), 0);
-    SHOWS("lane 3 (parts): waiting 0, running 1; lanes up to it: at most 100 slots, 4 workers");
-    SHOWS("lane 0 (services): waiting 0, running 0; lanes up to it: at most 10 slots, 1 workers");
+    SHOWS("lane  name      waiting  running  slots_sum_max  workers_sum_max\n"
+          "   0  services        0        0             10                1\n");
+    SHOWS("   3  parts           0        1            100                4\n");
+    await_idle();
+    assert_int_equal(ask(" json  lanes"), 0);
+    SHOWS("{\"lanes\":[{\"lane\":0,\"name\":\"services\",\"waiting\":0,\"running\":0,"
+          "\"slots_sum_max\":10,\"workers_sum_max\":1},");
     assert_int_equal(ask("threads"), 0);
-    SHOWS("thread 0 main");
-    SHOWS("thread 4 worker");
-    SHOWS("thread 500 monitor");
-    SHOWS("thread 600 scheduler, a role");
-    SHOWS("thread 700 dispatcher, a role");
+    SHOWS("\n     0  main     ");
+    SHOWS("\n     4  worker   ");
+    SHOWS("\n   500  monitor  ");
+    SHOWS("\n   600  scheduler   a role  ");
+    SHOWS("\n   700  dispatcher  a role  ");
     assert_int_equal(ask("settings"), 0);
-    SHOWS("workers-active 4");
-    SHOWS("lane-percent 10 20 20");
+    SHOWS("workers-active      4\n");
+    SHOWS("lane-percent        10 20 20\n");
     assert_int_equal(ask("nonsense with arguments"), -ENOENT);
     SHOWS("no command 'nonsense'");
+    assert_int_equal(ask("json nonsense"), -ENOENT);
+    assert_string_equal(answer.text, "there is no command 'nonsense'; try help\n");
     assert_int_equal(ask("help"), 0);
-    SHOWS("owner ");
+    SHOWS("\nowner     ADDRESS: ");
     jobs_end(jobs);
 }
 
@@ -190,22 +199,28 @@ static void test_owner_tree(void **state)
                                   FW_JOB_FEEDER | FW_JOB_REJOINABLE),
                      0);
     atomic_fetch_add(&clock_ns, 4 * policy.ageing_interval_ns);
-    char line[64], expected[256];
-    (void)snprintf(line, sizeof line, "owner %p", (void *)&gate);
+    char line[64], expected[320];
+    (void)snprintf(line, sizeof line, "json owner %p", (void *)&gate);
     assert_int_equal(ask(line), 0);
     (void)snprintf(expected, sizeof expected,
-                   "request %p state busy owner %p lane 1 priority 3 now 3 inspected 0 thread ",
+                   "{\"request\":\"%p\",\"state\":\"busy\",\"owner\":\"%p\",\"lane\":1,"
+                   "\"priority\":3,\"now\":3,\"inspected\":0,\"thread\":",
                    (void *)&busy.job, (void *)&gate);
     SHOWS(expected);
     (void)snprintf(expected, sizeof expected,
-                   "request %p state done owner %p lane 3 priority 0 now 0 inspected 0 rejoinable",
+                   "{\"request\":\"%p\",\"state\":\"done\",\"owner\":\"%p\",\"lane\":3,"
+                   "\"priority\":0,\"now\":0,\"inspected\":0,\"thread\":-1,\"rejoinable\":1,"
+                   "\"boost\":0,\"cancelled\":0}",
                    (void *)&done.job, (void *)&gate);
     SHOWS(expected);
     (void)snprintf(expected, sizeof expected,
-                   "request %p state ready owner %p lane 2 priority 5 now 9 inspected 4 boost",
+                   "{\"request\":\"%p\",\"state\":\"ready\",\"owner\":\"%p\",\"lane\":2,"
+                   "\"priority\":5,\"now\":9,\"inspected\":4,\"thread\":-1,\"rejoinable\":0,"
+                   "\"boost\":1,\"cancelled\":0}",
                    (void *)&unit[2].job, (void *)&busy.job);
     SHOWS(expected);
-    (void)snprintf(expected, sizeof expected, "request %p state ready owner %p lane 1",
+    (void)snprintf(expected, sizeof expected,
+                   "{\"request\":\"%p\",\"state\":\"ready\",\"owner\":\"%p\",\"lane\":1",
                    (void *)&child.job, (void *)&unit[2].job);
     SHOWS(expected);
     assert_int_equal(ask("owner 1"), 0);
@@ -262,7 +277,7 @@ static void test_handler(void **state)
     gate_await(&slow, 1);
     /* While it blocks, others are answered and the monitor reviews. */
     assert_int_equal(ask("status"), 0);
-    assert_int_equal(strlen(answer.text), FW_JOBS_OUTPUT_SIZE - 1);
+    SHOWS("0123\n(the answer was cut here)\n");
     struct fw_jobs_statistics statistics;
     fw_jobs_statistics(jobs, &statistics);
     uint64_t before = statistics.reviews;
@@ -342,14 +357,47 @@ static void test_timed(void **state)
         assert_int_equal(timed.status, 0);
     }
     fw_jobs_command_cancel(jobs, number);
+    while (atomic_load(&timed.count) < 4) { /* The last, here or when its worker has ended. */
+        pause_briefly();
+    }
+    assert_int_equal(timed.status, -ECANCELED);
+    fw_jobs_command_cancel(jobs, number); /* It is no more. */
     atomic_fetch_add(&clock_ns, 10 * interval_ns);
     assert_int_equal(ask("status"), 0);
     fw_jobs_statistics(jobs, &statistics);
     assert_int_equal(statistics.commands, 4);
     assert_int_equal(fw_jobs_command_every(jobs, "status", interval_ns, answer_note, &timed),
                      number + 1);
+    timed.status = 0;
     jobs_end(jobs);
-    assert_int_equal(atomic_load(&timed.count), 3);
+    assert_int_equal(atomic_load(&timed.count), 5);
+    assert_int_equal(timed.status, -ECANCELED);
+}
+
+/* One that is cancelled while it runs answers that run, and then for the last time. */
+static void test_timed_cancelled_while_it_runs(void **state)
+{
+    (void)state;
+    static struct answer timed;
+    const int64_t interval_ns = 5000000;
+    atomic_store(&timed.count, 0);
+    atomic_store(&slow.is_open, false);
+    atomic_store(&slow.arrived, 0);
+    jobs = jobs_start(&policy);
+    fw_jobs_attach_handler(jobs, &own_handler);
+    int number = fw_jobs_command_every(jobs, "slow", interval_ns, answer_note, &timed);
+    assert_true(number > 0);
+    atomic_fetch_add(&clock_ns, interval_ns);
+    gate_await(&slow, 1);
+    fw_jobs_command_cancel(jobs, number);
+    assert_int_equal(atomic_load(&timed.count), 0);
+    atomic_store(&slow.is_open, true);
+    while (atomic_load(&timed.count) < 2) {
+        pause_briefly();
+    }
+    assert_int_equal(timed.status, -ECANCELED);
+    jobs_end(jobs);
+    assert_int_equal(atomic_load(&timed.count), 2);
 }
 
 /* J19, J20: through the whole kernel, exactly at the difference. */
@@ -447,6 +495,7 @@ int main(void)
         cmocka_unit_test_setup(test_handler, setup),
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_timed, setup),
+        cmocka_unit_test_setup(test_timed_cancelled_while_it_runs, setup),
         cmocka_unit_test_setup(test_ageing, setup),
         cmocka_unit_test_setup(test_drains_log, setup),
     };

@@ -28,20 +28,29 @@ static int run_status(void *context, struct fw_jobs *jobs, const char *arguments
     (void)arguments;
     struct fw_jobs_statistics statistics;
     fw_jobs_statistics(jobs, &statistics);
-    fw_jobs_print(output, "posted %llu, run %llu, cancelled %llu, unclaimed %llu\n",
-                  (unsigned long long)statistics.posted, (unsigned long long)statistics.run,
-                  (unsigned long long)statistics.cancelled,
-                  (unsigned long long)statistics.unclaimed);
-    fw_jobs_print(output, "refused: pool %llu, lane %llu; waited for a slot %llu; helped %llu\n",
-                  (unsigned long long)statistics.refused_pool,
-                  (unsigned long long)statistics.refused_lane,
-                  (unsigned long long)statistics.waited, (unsigned long long)statistics.helped);
-    fw_jobs_print(output, "workers %u, active %u, blocked %u\n", statistics.workers,
-                  statistics.active, statistics.blocked);
-    fw_jobs_print(output, "monitor: reviews %llu, settings adopted %llu; commands %llu\n",
-                  (unsigned long long)statistics.reviews, (unsigned long long)statistics.adopted,
-                  (unsigned long long)statistics.commands);
+    fw_jobs_number(output, "posted", (int64_t)statistics.posted);
+    fw_jobs_number(output, "run", (int64_t)statistics.run);
+    fw_jobs_number(output, "cancelled", (int64_t)statistics.cancelled);
+    fw_jobs_number(output, "unclaimed", (int64_t)statistics.unclaimed);
+    fw_jobs_number(output, "refused_pool", (int64_t)statistics.refused_pool);
+    fw_jobs_number(output, "refused_lane", (int64_t)statistics.refused_lane);
+    fw_jobs_number(output, "waited_for_slot", (int64_t)statistics.waited);
+    fw_jobs_number(output, "helped", (int64_t)statistics.helped);
+    fw_jobs_number(output, "workers", statistics.workers);
+    fw_jobs_number(output, "workers_active", statistics.active);
+    fw_jobs_number(output, "workers_blocked", statistics.blocked);
+    fw_jobs_number(output, "reviews", (int64_t)statistics.reviews);
+    fw_jobs_number(output, "settings_adopted", (int64_t)statistics.adopted);
+    fw_jobs_number(output, "commands", (int64_t)statistics.commands);
     return 0;
+}
+
+static void pool_row(struct fw_jobs_output *output, const char *name, uint32_t used, uint32_t size)
+{
+    fw_jobs_row(output, "pools");
+    fw_jobs_text(output, "pool", "%s", name);
+    fw_jobs_number(output, "used", used);
+    fw_jobs_number(output, "size", size);
 }
 
 static int run_pools(void *context, struct fw_jobs *jobs, const char *arguments,
@@ -56,20 +65,23 @@ static int run_pools(void *context, struct fw_jobs *jobs, const char *arguments,
         waiting += statistics.waiting[l];
         running += statistics.running[l];
     }
-    fw_jobs_print(output, "ready pool: %u of %u slots\n", waiting, jobs->policy.slots);
-    fw_jobs_print(output, "thread pool: %u of %u workers\n", running, statistics.workers);
-    fw_jobs_print(output, "finished and not rejoined: %llu\n",
-                  (unsigned long long)statistics.unclaimed);
+    fw_jobs_number(output, "unclaimed", (int64_t)statistics.unclaimed);
+    pool_row(output, "ready", waiting, jobs->policy.slots);
+    pool_row(output, "threads", running, statistics.workers);
     return 0;
 }
 
-static void print_latency(struct fw_jobs_output *output, const char *name,
-                          const struct fw_jobs_latency *latency)
+static void latency_row(struct fw_jobs_output *output, const char *what, const char *name,
+                        const struct fw_jobs_latency *latency)
 {
     if (latency->count > 0) {
-        fw_jobs_print(output, "  %-10s n %llu, median %llu ns, p99 %llu ns, max %llu ns\n", name,
-                      (unsigned long long)latency->count, (unsigned long long)latency->median_ns,
-                      (unsigned long long)latency->p99_ns, (unsigned long long)latency->max_ns);
+        fw_jobs_row(output, "latencies");
+        fw_jobs_text(output, "what", "%s", what);
+        fw_jobs_text(output, "of", "%s", name);
+        fw_jobs_number(output, "count", (int64_t)latency->count);
+        fw_jobs_number(output, "median_ns", (int64_t)latency->median_ns);
+        fw_jobs_number(output, "p99_ns", (int64_t)latency->p99_ns);
+        fw_jobs_number(output, "max_ns", (int64_t)latency->max_ns);
     }
 }
 
@@ -78,22 +90,28 @@ static int run_lanes(void *context, struct fw_jobs *jobs, const char *arguments,
 {
     (void)context;
     (void)arguments;
-    static const char *const class_names[FW_JOBS_CLASSES] = {"below 0", "0", "1 to 9", "above"};
+    static const char *const class_names[FW_JOBS_CLASSES] = {"priority below 0", "priority 0",
+                                                             "priority 1 to 9", "priority above"};
     struct fw_jobs_statistics statistics;
     fw_jobs_statistics(jobs, &statistics);
     /* Relaxed: a reading of the moment. */
     uint64_t limits = atomic_load_explicit(&jobs->worker_limits, memory_order_relaxed);
     for (uint32_t l = 0; l < FW_JOBS_LANES; l++) {
-        fw_jobs_print(output,
-                      "lane %u (%s): waiting %u, running %u; lanes up to it: at most %u slots, "
-                      "%u workers\n",
-                      l, lane_names[l], statistics.waiting[l], statistics.running[l],
-                      jobs->slot_limits.sums[l], fw_cmls_field(limits, l));
-        print_latency(output, "waited", &statistics.wait_lane[l]);
-        print_latency(output, "ran", &statistics.run_lane[l]);
+        fw_jobs_row(output, "lanes");
+        fw_jobs_number(output, "lane", l);
+        fw_jobs_text(output, "name", "%s", lane_names[l]);
+        fw_jobs_number(output, "waiting", statistics.waiting[l]);
+        fw_jobs_number(output, "running", statistics.running[l]);
+        /* Of this lane and all before it together. */
+        fw_jobs_number(output, "slots_sum_max", jobs->slot_limits.sums[l]);
+        fw_jobs_number(output, "workers_sum_max", fw_cmls_field(limits, l));
+    }
+    for (uint32_t l = 0; l < FW_JOBS_LANES; l++) {
+        latency_row(output, "waited", lane_names[l], &statistics.wait_lane[l]);
+        latency_row(output, "ran", lane_names[l], &statistics.run_lane[l]);
     }
     for (uint32_t c = 0; c < FW_JOBS_CLASSES; c++) {
-        print_latency(output, class_names[c], &statistics.wait_class[c]);
+        latency_row(output, "waited", class_names[c], &statistics.wait_class[c]);
     }
     return 0;
 }
@@ -113,13 +131,19 @@ static int run_settings(void *context, struct fw_jobs *jobs, const char *argumen
                                               policy.review_interval_ns, policy.autonomic,
                                               policy.timing};
     for (int s = 0; s < FW_JOBS_SETTINGS; s++) {
-        fw_jobs_print(output, "%s %lld\n", setting_names[s], (long long)values[s]);
+        fw_jobs_number(output, setting_names[s], values[s]);
     }
-    fw_jobs_print(output, "workers %u\nslots %u\nowners %u\nmode %#x\nlane-percent %u %u %u\n",
-                  policy.workers, policy.slots, policy.owners, policy.mode, policy.lane_percent[0],
-                  policy.lane_percent[1], policy.lane_percent[2]);
-    fw_jobs_print(output, "ageing %d\nboosting %d\nboost %d\nidle-spins %u\nhand %u\n",
-                  policy.ageing, policy.boosting, policy.boost, policy.idle_spins, policy.hand);
+    fw_jobs_number(output, "workers", policy.workers);
+    fw_jobs_number(output, "slots", policy.slots);
+    fw_jobs_number(output, "owners", policy.owners);
+    fw_jobs_number(output, "mode", policy.mode);
+    fw_jobs_text(output, "lane-percent", "%u %u %u", policy.lane_percent[0], policy.lane_percent[1],
+                 policy.lane_percent[2]);
+    fw_jobs_number(output, "ageing", policy.ageing);
+    fw_jobs_number(output, "boosting", policy.boosting);
+    fw_jobs_number(output, "boost", policy.boost);
+    fw_jobs_number(output, "idle-spins", policy.idle_spins);
+    fw_jobs_number(output, "hand", policy.hand);
     return 0;
 }
 
@@ -188,17 +212,18 @@ struct request_row {
 
 static void print_row(struct fw_jobs_output *output, const struct request_row *row)
 {
-    fw_jobs_print(output,
-                  "request %p state %s owner %p lane %u priority %d now %lld inspected %lld%s%s%s",
-                  row->request, state_names[row->state], row->owner, fw_job_lane(row->flags),
-                  row->priority, (long long)row->priority_now, (long long)row->inspections,
-                  (row->flags & FW_JOB_REJOINABLE) != 0 ? " rejoinable" : "",
-                  (row->flags & FW_JOB_BOOST) != 0 ? " boost" : "",
-                  (row->flags & FW_JOB_CANCELLED) != 0 ? " cancelled" : "");
-    if (row->thread >= 0) {
-        fw_jobs_print(output, " thread %d", row->thread);
-    }
-    fw_jobs_print(output, "\n");
+    fw_jobs_row(output, "requests");
+    fw_jobs_text(output, "request", "%p", row->request);
+    fw_jobs_text(output, "state", "%s", state_names[row->state]);
+    fw_jobs_text(output, "owner", "%p", row->owner);
+    fw_jobs_number(output, "lane", fw_job_lane(row->flags));
+    fw_jobs_number(output, "priority", row->priority);
+    fw_jobs_number(output, "now", row->priority_now);
+    fw_jobs_number(output, "inspected", row->inspections);
+    fw_jobs_number(output, "thread", row->thread); /* Or -1. */
+    fw_jobs_number(output, "rejoinable", (row->flags & FW_JOB_REJOINABLE) != 0);
+    fw_jobs_number(output, "boost", (row->flags & FW_JOB_BOOST) != 0);
+    fw_jobs_number(output, "cancelled", (row->flags & FW_JOB_CANCELLED) != 0);
 }
 
 /* The owners whose requests are still to be shown; the requests shown may be owners too. */
@@ -304,39 +329,68 @@ static int run_owner(void *context, struct fw_jobs *jobs, const char *arguments,
     return 0;
 }
 
+static const char *thread_kind(int id)
+{
+    switch (id) {
+    case FW_JOBS_THREAD_MAIN:
+        return "main";
+    case FW_JOBS_THREAD_MONITOR:
+        return "monitor";
+    default:
+        return id >= FW_JOBS_THREAD_ATTACHED ? "attached" : "worker";
+    }
+}
+
+static void thread_row(struct fw_jobs_output *output, int id, const char *kind, const char *state)
+{
+    fw_jobs_row(output, "threads");
+    fw_jobs_number(output, "thread", id);
+    fw_jobs_text(output, "kind", "%s", kind);
+    fw_jobs_text(output, "state", "%s", state);
+}
+
+static void member_row(struct fw_jobs_output *output, struct fw_jobs_member *member)
+{
+    /* Relaxed: only shown. */
+    bool blocked = atomic_load_explicit(&member->blocked, memory_order_relaxed);
+    fw_mutex_lock(&member->hand_lock);
+    thread_row(output, member->id, thread_kind(member->id),
+               blocked             ? "blocked"
+               : member->depth > 0 ? "busy"
+                                   : "");
+    /* The innermost: what it waits for is that one's owner. */
+    if (member->depth > 0) {
+        fw_jobs_text(output, "runs", "%p", (void *)member->running[member->depth - 1].job);
+    } else {
+        fw_jobs_text(output, "runs", "%s", "");
+    }
+    fw_jobs_number(output, "depth", member->depth);
+    fw_mutex_unlock(&member->hand_lock);
+}
+
+static void role_row(struct fw_jobs_output *output, int id, const char *kind)
+{
+    thread_row(output, id, kind, "a role");
+    fw_jobs_text(output, "runs", "%s", "");
+    fw_jobs_number(output, "depth", 0);
+}
+
 static int run_threads(void *context, struct fw_jobs *jobs, const char *arguments,
                        struct fw_jobs_output *output)
 {
     (void)context;
     (void)arguments;
     fw_jobs_role_lock(jobs);
-    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
-        const char *kind = "worker";
-        if (member->id == FW_JOBS_THREAD_MAIN) {
-            kind = "main";
-        } else if (member->id == FW_JOBS_THREAD_MONITOR) {
-            kind = "monitor";
-        } else if (member->id >= FW_JOBS_THREAD_ATTACHED) {
-            kind = "attached";
-        }
-        fw_jobs_print(output, "thread %d %s", member->id, kind);
-        if (atomic_load_explicit(&member->blocked, memory_order_relaxed)) {
-            fw_jobs_print(output, " blocked");
-        }
-        fw_mutex_lock(&member->hand_lock);
-        for (uint32_t i = 0; i < member->depth; i++) {
-            fw_jobs_print(output, " runs %p", (void *)member->running[i].job);
-        }
-        fw_mutex_unlock(&member->hand_lock);
-        fw_jobs_print(output, "\n");
-    }
     fw_mutex_lock(&jobs->front);
     int64_t tick = fw_jobs_tick(jobs);
     fw_mutex_unlock(&jobs->front);
-    fw_jobs_print(output, "thread %d scheduler, a role: tick %lld\n", FW_JOBS_THREAD_SCHEDULER,
-                  (long long)tick);
-    fw_jobs_print(output, "thread %d dispatcher, a role: held by thread %d\n",
-                  FW_JOBS_THREAD_DISPATCHER, fw_jobs_thread_id(jobs));
+    fw_jobs_number(output, "scheduler_tick", tick);
+    fw_jobs_number(output, "dispatcher_is_thread", fw_jobs_thread_id(jobs));
+    FW_LIST_FOR_EACH (&jobs->members, struct fw_jobs_member, link, member) {
+        member_row(output, member);
+    }
+    role_row(output, FW_JOBS_THREAD_SCHEDULER, "scheduler");
+    role_row(output, FW_JOBS_THREAD_DISPATCHER, "dispatcher");
     fw_jobs_role_unlock(jobs);
     return 0;
 }
