@@ -105,7 +105,7 @@ enum fw_parsed fw_binary_stat(struct fw_binary *request)
         return stat_detail(&stat);
     }
     const char *group = stat_group(request);
-    if (group == NULL || !fw_stats_visit(request->local, group, row_emit, &stat)) {
+    if (group == NULL || !fw_stats_visit(request->local->cache, group, row_emit, &stat)) {
         fw_rows_fini(&stat.rows);
         return fw_binary_fail(request, FW_BINARY_NOT_FOUND);
     }

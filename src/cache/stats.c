@@ -167,10 +167,8 @@ static void show_slabs(struct show *show, const struct sums *sums)
     show_number(show, "total_malloced", sums->totals.memory_used);
 }
 
-bool fw_stats_visit(struct fw_cache_local *local, const char *group, fw_stat_emit emit,
-                    void *context)
+bool fw_stats_visit(struct fw_cache *cache, const char *group, fw_stat_emit emit, void *context)
 {
-    struct fw_cache *cache = local->cache;
     struct show show = {.emit = emit, .context = context, .prefix = ""};
     struct sums sums;
     bool is_servers = cache->host.stats(cache->host.server, group, emit, context);

@@ -6,7 +6,7 @@
  *
  * Counters never go back, so a reset remembers what they were, and shows what came since.
  *
- * Threads: any that has a local.
+ * Threads: any.
  */
 #pragma once
 
@@ -17,7 +17,6 @@
 enum { FW_STATS_CLASS = 1, FW_STATS_GROUP_MAX = 31 };
 
 /* "" is the general group. False: there is no such group, and nothing was shown. */
-bool fw_stats_visit(struct fw_cache_local *local, const char *group, fw_stat_emit emit,
-                    void *context);
+bool fw_stats_visit(struct fw_cache *cache, const char *group, fw_stat_emit emit, void *context);
 
 void fw_stats_reset(struct fw_cache *cache);

@@ -70,7 +70,7 @@ enum fw_parsed fw_command_stats(struct fw_text_line *line)
         memcpy(group, line->words[1].text, line->words[1].length);
     }
     struct fw_rows rows = {0};
-    if (!is_known || !fw_stats_visit(line->local, group, rows_emit, &rows)) {
+    if (!is_known || !fw_stats_visit(line->local->cache, group, rows_emit, &rows)) {
         fw_rows_fini(&rows);
         FW_TEXT_ANSWER(line, "ERROR");
         return FW_PARSED;

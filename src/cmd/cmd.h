@@ -27,6 +27,7 @@ struct fw_command {
     void (*print_help)(FILE *out);
 };
 
+extern const struct fw_command fw_cmd_admin;
 extern const struct fw_command fw_cmd_help;
 extern const struct fw_command fw_cmd_log;
 extern const struct fw_command fw_cmd_ring;

@@ -70,7 +70,7 @@ static void test_tables(void **state)
     for (int i = 0; i < 3; i++) {
         fw_jobs_row(&output, "things");
         fw_jobs_text(&output, "name", "%s", names[i]);
-        fw_jobs_number(&output, "size", 99 * i * i);
+        fw_jobs_number(&output, "size", 99 * (int64_t)i * i);
         fw_jobs_text(&output, "where", "here");
     }
     fw_jobs_row(&output, "others");

@@ -146,7 +146,7 @@ static const struct fw_listener_events listening_events = {
 
 int64_t fw_listen_patience_ns(const struct fw_server *server)
 {
-    return server->paused_ns != 0 ? RETRY_NS : -1;
+    return server->paused_ns != 0 || fw_admin_is_paused(server) ? RETRY_NS : -1;
 }
 
 void fw_listen_resume(struct fw_server *server)

@@ -21,6 +21,9 @@ const struct fw_option fw_server_options[] = {
         .help = "UNIX socket to listen on; then TCP only if --listen is given too"),
     ROW(OCTAL, unix_mode, "unix-mask", .flag = 'a', .default_text = "0700", .max = 0777,
         .help = "permissions of the UNIX socket's file"),
+    ROW(STRING, admin_socket, "admin-socket", .value_name = "PATH",
+        .help = "UNIX socket for 'fairway admin', which only this user and root may use; none if "
+                "not given"),
     ROW(UINT, backlog, "listen-backlog", .flag = 'b', .default_text = "1024", .min = 1,
         .max = 65535, .unit = "connections", .help = "connections that may wait to be accepted"),
     ROW(SIZE, memory, "memory-limit", .flag = 'm', .unit = "MiB", .default_text = "64",

@@ -26,6 +26,7 @@ struct fw_server_config {
     uint64_t port;
     const char *unix_socket; /* A path, or NULL. Then no TCP unless `listen` was given. */
     uint64_t unix_mode;
+    const char *admin_socket; /* A path, or NULL: none. */
     uint64_t backlog;
     uint64_t memory;      /* Bytes for items and table. */
     uint64_t item_size;   /* Bytes of the largest item, counted as memcached does. */

@@ -312,7 +312,11 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         free(made);
         return rc;
     }
-    rc = fw_listen_open(made, reason);
+    /* First, so that who sees it listen can administer it. */
+    rc = fw_admin_open(made, reason);
+    if (rc == 0) {
+        rc = fw_listen_open(made, reason);
+    }
     if (rc != 0) {
         fw_server_destroy(made);
         return rc == -EINVAL ? rc : -EADDRNOTAVAIL;
@@ -406,6 +410,7 @@ static void server_end(struct fw_server *server)
 {
     server_wish(server, FW_SERVER_DRAIN);
     fw_listen_close(server);
+    fw_admin_close(server);
     if (atomic_load(&server->wish) == FW_SERVER_DRAIN) {
         server_drain(server);
     }
@@ -425,6 +430,7 @@ void fw_server_run(struct fw_server *server)
     while (atomic_load(&server->wish) == FW_SERVER_RUN) {
         (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
         fw_listen_resume(server);
+        fw_admin_look(server);
     }
     server_end(server);
 }
@@ -434,6 +440,7 @@ void fw_server_destroy(struct fw_server *server)
     server_wish(server, FW_SERVER_STOP);
     server_end(server);
     server_end_jobs(server);
+    fw_admin_fini(server);
     server_end_cores(server);
     fw_domain_destroy(server->domain);
     fw_reactor_destroy(server->reactor);

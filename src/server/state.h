@@ -25,6 +25,7 @@
 #include "engine/core.h"
 #include "io/reactor.h"
 #include "io/signal.h"
+#include "server/admin.h"
 #include "server/connection.h"
 #include "server/options.h"
 #include "server/sweeper.h"
@@ -57,6 +58,7 @@ struct fw_server {
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;
+    struct fw_admin *admin; /* Or NULL. */
     struct fw_signals signals;
     bool has_signals;
     void (*reload)(void *context); /* Or NULL. */
@@ -65,7 +67,7 @@ struct fw_server {
     uint32_t listening_count;
     bool is_listening_over;
     bool is_short_told;  /* The log knows that connections cannot be accepted. */
-    uint32_t open_count; /* Listeners and signals whose `closed` has not run. */
+    uint32_t open_count; /* Listeners, administrators and signals whose `closed` has not run. */
     uint32_t next_home;
     uint32_t next_client;
     int64_t paused_ns; /* When it stopped accepting; 0: it accepts. */

@@ -2,15 +2,14 @@
 /*
  * What `stats` shows of the server, under memcached's names. What the cache counts it shows itself.
  *
- * All of it runs on the turn of the connection that asks; what belongs to others is read from
- * atomics, or under the server's lock.
+ * All of it runs on the turn of the connection that asks, or on a worker for an administrator; what
+ * belongs to others is read from atomics, or under the server's lock.
  */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/version.h"
 #include "engine/core.h"
 #include "io/address.h"
@@ -246,9 +245,8 @@ static void conn_rows(const struct rows *rows, const struct fw_connection *conne
 
 static void rows_conns(const struct rows *rows, struct fw_server *server)
 {
-    const struct fw_core *self = fw_core_self();
-    FW_ASSERT(self != NULL); /* A command is run by a connection. */
-    uint32_t asking = server->cores[self->index]->serving->session.client;
+    const struct fw_core *self = fw_core_self(); /* NULL: an administrator asks. */
+    uint32_t asking = self != NULL ? server->cores[self->index]->serving->session.client : 0;
     for (uint32_t i = 0; i < server->listening_count; i++) {
         const struct fw_listener *listener = &server->listening[i].listener;
         conn_row_address(rows, listener->source.fd, "addr", &listener->address);

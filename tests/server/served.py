@@ -81,8 +81,8 @@ class Client:
     def __init__(self, address):
         if address.startswith("unix:"):
             self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.socket.connect(address.removeprefix("unix:"))  # With a limit it fails if many wait.
             self.socket.settimeout(START_S)
-            self.socket.connect(address.removeprefix("unix:"))
         else:
             host, port = address.rsplit(":", 1)
             self.socket = socket.create_connection((host.strip("[]"), int(port)), START_S)

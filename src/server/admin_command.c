@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The server's own commands of the administration socket. They run on workers of the job kernel,
+ * while the cores serve: what belongs to those is read from atomics, or under the server's lock,
+ * which connections need to come and go. So it is never held for long.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/parse.h"
+#include "cache/stats.h"
+#include "io/address.h"
+#include "io/clock.h"
+#include "server/state.h"
+
+static void address_cell(struct fw_jobs_output *output, const char *name,
+                         const struct fw_address *address)
+{
+    char text[FW_ADDRESS_TEXT_SIZE];
+    fw_address_format(address, text);
+    fw_jobs_text(output, name, "%s", text);
+}
+
+static void connection_row(struct fw_jobs_output *output, const struct fw_connection *connection,
+                           int64_t now_ns)
+{
+    struct fw_address peer;
+    fw_jobs_row(output, "connections");
+    fw_jobs_number(output, "id", connection->session.client);
+    if (fw_stream_peer(&connection->stream, &peer) == 0) {
+        address_cell(output, "peer", &peer);
+    } else {
+        fw_jobs_text(output, "peer", "%s", "");
+    }
+    address_cell(output, "local", &connection->listening->listener.address);
+    /* Relaxed, both: only shown. */
+    bool is_kept = atomic_load_explicit(&connection->is_kept, memory_order_relaxed);
+    int64_t idle_ns = now_ns - atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
+    fw_jobs_text(output, "state", "%s", is_kept ? "sending" : "reading");
+    fw_jobs_number(output, "idle_ms", (idle_ns > 0 ? idle_ns : 0) / FW_NS_PER_MS);
+}
+
+static int run_connections(void *context, struct fw_jobs *jobs, const char *arguments,
+                           struct fw_jobs_output *output)
+{
+    (void)jobs;
+    struct fw_server *server = context;
+    uint64_t limit = FW_ADMIN_CONNECTIONS_MAX;
+    size_t length = strlen(arguments);
+    if (length > 0 && fw_parse_uint(arguments, length, 0, limit, &limit) != 0) {
+        fw_jobs_print(output, "connections [LIMIT], up to %d\n", FW_ADMIN_CONNECTIONS_MAX);
+        return -EINVAL;
+    }
+    int64_t now_ns = fw_clock_now_ns();
+    fw_jobs_number(output, "open", atomic_load(&server->connection_count));
+    fw_jobs_number(output, "limit", (int64_t)server->config.connections);
+    fw_mutex_lock(&server->lock);
+    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
+        if (limit == 0) {
+            break;
+        }
+        limit--;
+        connection_row(output, connection, now_ns);
+    }
+    fw_mutex_unlock(&server->lock);
+    return 0;
+}
+
+static void stat_emit(void *context, const char *name, const char *value)
+{
+    int64_t number;
+    if (fw_parse_int(value, strlen(value), INT64_MIN, INT64_MAX, &number) == 0) {
+        fw_jobs_number(context, name, number);
+    } else {
+        fw_jobs_text(context, name, "%s", value);
+    }
+}
+
+/* memcached's names, and so what its users know to read. */
+static int run_stats(void *context, struct fw_jobs *jobs, const char *arguments,
+                     struct fw_jobs_output *output)
+{
+    (void)jobs;
+    struct fw_server *server = context;
+    if (!fw_stats_visit(&server->cache, arguments, stat_emit, output)) {
+        fw_jobs_print(output, "there is no group '%.40s' of stats\n", arguments);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+const struct fw_jobs_command fw_admin_commands[] = {
+    {"connections", "[LIMIT]: who is connected", run_connections},
+    {"stats", "[GROUP]: what memcached's stats shows", run_stats},
+};
+const size_t fw_admin_commands_count = FW_ARRAY_LENGTH(fw_admin_commands);
