@@ -21,8 +21,9 @@
  *     document                                 here
  *     --------                                 ----
  *     struct local_request_scheduler           struct fw_sched
- *     lrs_init, lrs_shutdown, lrs_fini         fw_sched_init(), fw_sched_shutdown(),
- * fw_sched_fini() lrs_incoming_request                     fw_sched_incoming()
+ *     lrs_init                                 fw_sched_init()
+ *     lrs_shutdown, lrs_fini                   fw_sched_shutdown(), fw_sched_fini()
+ *     lrs_incoming_request                     fw_sched_incoming()
  *     lrs_get_next_request, callback, arg      fw_sched_get_next(), struct fw_sched_getter
  *     rq_peer, rq_list                         request->class, request->link
  *
@@ -44,9 +45,35 @@
  * Charging. What a request costs is often known only when it was served. fw_sched_charge() tells,
  * and a policy that shares by cost remembers it for its sender's next one.
  *
+ * Two heads in one. What administers, replicates or checks health is marked urgent and has a queue
+ * of its own before the policy; after `urgent_ratio` of these in a row one that is not urgent goes
+ * in between, so that neither side starves.
+ *
+ * Tenants. The heads of a process share a `struct fw_tenants`: who there is, and what each is due,
+ * so that a weight or a rate holds for the process whatever the number of cores. A tenant is a
+ * number; 0 is the default, whom all belong to that nobody has given to another.
+ *
+ *   - Virtual time: what a tenant has had, divided by its weight. Each head adds to it what it
+ *     serves, and of its waiting tenants lets that one go which is furthest behind. Who was idle
+ *     starts from the others' present, not from its own past: nothing is saved up.
+ *   - Tokens: a tenant with a rate has one bucket in the process, filled by the clock and by
+ *     nothing else; heads lease from it in small portions, so that they seldom meet. A head with
+ *     requests but no tokens asks its owner to come back when there will be some (`arm`). Rates
+ *     hold under `wfq` and `tbf` alike. A request may take more tokens than there are, once there
+ *     is one; its tenant then waits until the debt is paid.
+ *   - Shedding: what has waited longer than the tenant's `delay_max_ns` is given to the getter with
+ *     `is_shed` set: it is to be refused, not served.
+ *
+ * Policies. `fifo`: as they came. `crr`: clients by turns, one request each. `wfq`: tenants by
+ * weight, in cost, and clients by turns within a tenant. `tbf`: tenants by their rates, as they
+ * came among those who may go. fw_sched_switch() changes the policy while requests wait.
+ *
+ * Epochs. A head goes in step with others through an epoch handler (fairway/epoch.h): it asks for
+ * its first epoch when it is made and serves from then on. With none configured it makes a local
+ * one, which starts every epoch at once.
+ *
  * Threads: a head belongs to its core's turn; nothing here takes a lock. Call-backs run there too.
- * What heads share for the sake of one policy (a tenant's weight, the tokens of a node) is the
- * policy's business.
+ * The tenants are shared by atomics; they may be configured by any one thread while heads work.
  *
  * Why not one head for all cores: every request would take its lock and move between caches. Why
  * not leave it to the kernel's queues: they know sockets, not whose they are.
@@ -60,20 +87,27 @@
 #include <fairway/api.h>
 #include <fairway/types.h>
 
+struct fw_epoch;
 struct fw_sched;
 struct fw_sched_policy;
+struct fw_tenants;
 
 /* Who sent it and what it will take; made before it is handed in. */
 struct fw_sched_class {
     uint32_t tenant; /* 0: nobody in particular. */
     uint32_t client; /* A number that no other sender of this process has. */
     uint32_t cost;   /* As far as it is known before; at least 1. */
+    bool is_urgent;  /* Before all others; the policy does not see it. */
 };
 
 /* Inside its owner's struct. Zeroed at first, but for its class. */
 struct fw_sched_request {
     struct fw_list_link link; /* The head's while it waits. */
     struct fw_sched_class class;
+    /* The head's, from incoming() on. */
+    int64_t since_ns; /* Waits since then. */
+    bool is_shed;     /* For the getter: it has waited too long, refuse it. */
+    bool is_delayed;  /* It had to wait for others, or for tokens. */
 };
 
 struct fw_sched_getter {
@@ -86,10 +120,73 @@ struct fw_sched_getter {
 };
 
 /* In the order of the option's names. */
-enum fw_sched_policy_number { FW_SCHED_FIFO, FW_SCHED_POLICIES };
+enum fw_sched_policy_number {
+    FW_SCHED_FIFO,
+    FW_SCHED_CRR,
+    FW_SCHED_WFQ,
+    FW_SCHED_TBF,
+    FW_SCHED_POLICIES
+};
+
+enum { FW_SCHED_TENANTS_MAX = 16384, FW_SCHED_NAME_MAX = 63, FW_SCHED_WEIGHT_MAX = 10000 };
+
+/* What one tenant is due. */
+struct fw_tenant_config {
+    const char *name;      /* At most FW_SCHED_NAME_MAX characters; copied. */
+    uint64_t weight;       /* 1 to FW_SCHED_WEIGHT_MAX. */
+    uint64_t rate;         /* Units of cost per second in this process; 0: no limit. */
+    uint64_t burst;        /* Units that may be had at once; 0: a tenth of the rate. */
+    uint64_t cluster_rate; /* The same for all nodes together; 0: no limit. */
+    int64_t delay_max_ns;  /* What waits longer is shed; 0: nothing is. */
+};
+
+/* What was done to a tenant since the process began: the sum over the heads. */
+struct fw_tenant_figures {
+    uint64_t served;          /* Requests given out to be served. */
+    uint64_t cost;            /* What they were charged. */
+    uint64_t delayed;         /* Of those: had to wait for others. */
+    uint64_t throttled;       /* Of those: had to wait for tokens. */
+    uint64_t shed;            /* Given out to be refused. */
+    uint64_t waiting;         /* Now. */
+    int64_t throttled_for_ns; /* Waits for tokens so long now; 0: does not. */
+    uint64_t delay_count[40]; /* Delays of those served: in [2^i, 2^(i+1)) ns. */
+};
+
+/* Makes a set with the default tenant only: weight 1, no rate. Returns 0 or -ENOMEM. */
+FW_PUBLIC FW_API_MUST_CHECK int fw_tenants_create(struct fw_tenants **tenants);
+/* No head uses it any more. */
+FW_PUBLIC void fw_tenants_destroy(struct fw_tenants *tenants);
+
+/*
+ * Sets what tenants are due, by name; names that are new get the next number, and those that are
+ * not among them fall back to the default's dues. "default" names tenant 0. The words may be read
+ * by heads meanwhile; what waits is looked at by the new ones. Returns 0, -EINVAL (a weight or a
+ * name out of range, a name twice), -ENOSPC or -ENOMEM, and then nothing has changed.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int fw_tenants_configure(struct fw_tenants *tenants,
+                                                     const struct fw_tenant_config *configs,
+                                                     size_t count);
+
+/* How many numbers there are, the default's included; only rises. Any thread, as the rest. */
+FW_PUBLIC uint32_t fw_tenants_count(const struct fw_tenants *tenants);
+/* Its number, or -ENOENT. */
+FW_PUBLIC int fw_tenants_find(const struct fw_tenants *tenants, const char *name);
+FW_PUBLIC const char *fw_tenants_name(const struct fw_tenants *tenants, uint32_t tenant);
+FW_PUBLIC void fw_tenants_read(const struct fw_tenants *tenants, uint32_t tenant,
+                               struct fw_tenant_config *config, struct fw_tenant_figures *figures);
 
 struct fw_sched_config {
     enum fw_sched_policy_number policy;
+    struct fw_tenants *tenants; /* Shared by heads; NULL: all are the default tenant. */
+    uint32_t urgent_ratio;      /* 0: 8. */
+    struct fw_epoch *epoch;     /* NULL: a local one. */
+    /*
+     * Asks the owner to call fw_sched_poll() at that time of the monotonic clock, or soon after;
+     * a later call replaces an earlier one, INT64_MAX takes it back. NULL: rates are not held.
+     */
+    void (*arm)(struct fw_sched *sched, int64_t when_ns);
+    /* The time, in ns; NULL: the system's monotonic clock. */
+    int64_t (*now)(struct fw_sched *sched);
 };
 
 /* A head. All members are the scheduler's. */
@@ -122,6 +219,16 @@ FW_PUBLIC void fw_sched_fini(struct fw_sched *sched);
 
 FW_PUBLIC void fw_sched_incoming(struct fw_sched *sched, struct fw_sched_request *request);
 FW_PUBLIC void fw_sched_get_next(struct fw_sched *sched, struct fw_sched_getter *getter);
+
+/* The time that was asked for has come: what may go now goes. */
+FW_PUBLIC void fw_sched_poll(struct fw_sched *sched);
+
+/*
+ * Changes the policy. What waits is ordered anew, each once; who waits longest is handed to the new
+ * policy first. Returns 0, or a negative errno and the old policy stays.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int fw_sched_switch(struct fw_sched *sched,
+                                                enum fw_sched_policy_number policy);
 
 /* Takes a request that waits back, as if it had never come. */
 FW_PUBLIC void fw_sched_cancel(struct fw_sched *sched, struct fw_sched_request *request);
