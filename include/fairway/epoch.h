@@ -32,8 +32,13 @@
  * it: then none does. A handler that cannot reach its peers says so by a negative number within a
  * bound; the scheduler then goes on by itself, and calls next() with FW_EPOCH_FIRST to come back.
  *
- * Handlers. `local` knows nobody else: next() starts the epoch at once, with the own data. It is
- * what a scheduler uses that does not care. Handlers that span a cluster have the same interface.
+ * A life of a handler lasts from a first next() until the last participant leaves. Numbers go on
+ * rising over all lives, and whoever speaks of an epoch that does not run any more is answered
+ * -ESTALE: nothing of an earlier life is taken for the present one.
+ *
+ * Handlers. `local` knows nobody else: next() starts the epoch at once, with the own data, which is
+ * what all data of one participant reduces to. It is what a scheduler uses that does not care.
+ * Handlers that span a cluster have the same interface.
  *
  * Threads: a handler's calls and call-backs belong to one thread, or one turn, at a time.
  */
@@ -71,20 +76,24 @@ struct fw_epoch_handler {
 struct fw_epoch {
     const struct fw_epoch_handler *handler;
     struct fw_epoch_config config;
-    int64_t number; /* Of the epoch that runs; 0: none yet. */
+    int64_t number;     /* Of the epoch that runs; 0: none. */
+    int64_t number_max; /* Of all that have ever run. */
 };
 
-/* Makes a handler that knows nobody else, in the caller's memory. It has nothing to give back. */
+/*
+ * Makes a handler that knows nobody else, in the caller's memory. It has nothing to give back. It
+ * never asks for what `config` says of peers, which may be NULL.
+ */
 FW_PUBLIC void fw_epoch_local_init(struct fw_epoch *epoch, const struct fw_epoch_config *config);
 
-/* Ready for the epoch after `number`, with so much data. */
+/* Ready for the epoch after `number`, which runs or is FW_EPOCH_FIRST, with so much data. */
 static inline void fw_epoch_next(struct fw_epoch *epoch, int64_t number, void *data, size_t length,
                                  fw_epoch_started started, void *argument)
 {
     epoch->handler->next(epoch, number, data, length, started, argument);
 }
 
-/* Leaves. A next() that has not been answered will not be. */
+/* Leaves the epoch of that number. A next() that has not been answered will not be. */
 static inline void fw_epoch_last(struct fw_epoch *epoch, int64_t number)
 {
     epoch->handler->last(epoch, number);
