@@ -97,7 +97,7 @@ static void serve_tables(struct serve *serve)
     }
     const struct fw_option_table tables[TABLES] = {
         TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
-        TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, false),
+        TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
         TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
         TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
         TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),

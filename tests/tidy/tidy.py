@@ -43,6 +43,7 @@ MODULES = {
 # The public headers, and the module each belongs to. All may use api.h.
 PUBLIC_HEADERS = {
     "engine": "engine", "jobs": "jobs", "log": "log", "epoch": "epoch", "sched": "sched",
+    "sched_policy": "sched",
     "ring": "ring", "journal": "ring", "volume": "volume",
 }
 

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sched/tenants.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "io/clock.h"
+
+enum { NAME_BUCKETS = 2 * FW_SCHED_TENANTS_MAX }; /* A power of two. */
+
+static const struct fw_tenant_config plain_dues = {.weight = 1};
+
+/* Relaxed everywhere in this file: tenants.h says why. */
+static uint64_t load(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static int64_t load_signed(const _Atomic int64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+/* Zeroed and aligned. `*memory` is what to free. */
+static void *zeroed(size_t size, void **memory)
+{
+    *memory = calloc(1, size + FW_CACHE_LINE);
+    if (*memory == NULL) {
+        return NULL;
+    }
+    uintptr_t address = (uintptr_t)*memory;
+    return (char *)*memory + (FW_CACHE_LINE - address % FW_CACHE_LINE);
+}
+
+/* ---- buckets ------------------------------------------------------------------------------- */
+
+bool fw_tenant_take(struct fw_tenant *tenant, uint64_t rate, uint32_t cost, int64_t now_ns,
+                    int64_t *again_ns)
+{
+    int64_t now = now_ns * FW_TENANT_TICKS;
+    int64_t burst = load_signed(&tenant->burst);
+    int64_t token = fw_tenant_ticks(1, rate);
+    int64_t price = fw_tenant_ticks(cost, rate);
+    int64_t empty_at = load_signed(&tenant->empty_at);
+    for (;;) {
+        int64_t start = empty_at > now - burst ? empty_at : now - burst;
+        if (start + token > now) {
+            int64_t rest = burst / 2 / FW_TENANT_TICKS;
+            rest = rest < FW_TENANT_COMEBACK_NS ? rest : FW_TENANT_COMEBACK_NS;
+            int64_t then_ns = (start + token) / FW_TENANT_TICKS + 1;
+            *again_ns = then_ns > now_ns + rest ? then_ns : now_ns + rest;
+            return false;
+        }
+        FW_YIELD_POINT("sched: has counted the tokens");
+        if (atomic_compare_exchange_weak_explicit(&tenant->empty_at, &empty_at, start + price,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
+}
+
+void fw_tenant_correct(struct fw_tenant *tenant, int64_t ticks)
+{
+    int64_t empty_at = load_signed(&tenant->empty_at);
+    int64_t corrected;
+    do {
+        corrected = empty_at + ticks;
+        if (corrected > FW_TENANT_EMPTY_AT_MAX) {
+            corrected = FW_TENANT_EMPTY_AT_MAX;
+        }
+        FW_YIELD_POINT("sched: corrects a bucket");
+    } while (!atomic_compare_exchange_weak_explicit(&tenant->empty_at, &empty_at, corrected,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Where the number of that name is, or would be. */
+static uint16_t *name_slot(const struct fw_tenants *tenants, const char *name)
+{
+    uint64_t slot = fw_hash(name, strlen(name), 0) % NAME_BUCKETS;
+    while (tenants->names[slot] != 0 &&
+           strcmp(tenants->of[tenants->names[slot] - 1].name, name) != 0) {
+        slot = (slot + 1) % NAME_BUCKETS; /* Half of them are free at least. */
+    }
+    return &tenants->names[slot];
+}
+
+static void name_add(struct fw_tenants *tenants, uint16_t *slot, uint32_t number, const char *name)
+{
+    memcpy(tenants->of[number].name, name, strlen(name) + 1);
+    *slot = (uint16_t)(number + 1);
+}
+
+/* ---- dues ---------------------------------------------------------------------------------- */
+
+static uint64_t smaller_limit(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+static void dues_set(struct fw_tenant *tenant, const struct fw_tenant_config *config)
+{
+    tenant->config = *config;
+    tenant->config.name = tenant->name;
+    uint64_t rate = smaller_limit(config->rate, config->cluster_rate);
+    uint64_t burst = config->burst != 0 ? config->burst : rate / 10;
+    burst = burst != 0 ? burst : 1;
+    uint64_t burst_ticks =
+        rate != 0 ? (uint64_t)((double)burst * (double)FW_TENANT_TICKS_PER_S / (double)rate) : 0;
+    burst_ticks = burst_ticks < FW_TENANT_BURST_MAX ? burst_ticks : FW_TENANT_BURST_MAX;
+    /* A bucket that could not hold one token would never give any. */
+    uint64_t token = rate != 0 ? (uint64_t)fw_tenant_ticks(1, rate) : 0;
+    int64_t burst_new = (int64_t)(burst_ticks > token ? burst_ticks : token);
+    bool is_changed = load(&tenant->rate) != rate || load_signed(&tenant->burst) != burst_new;
+    atomic_store_explicit(&tenant->step, FW_TENANT_STEP / config->weight, memory_order_relaxed);
+    atomic_store_explicit(&tenant->rate, rate, memory_order_relaxed);
+    atomic_store_explicit(&tenant->burst, burst_new, memory_order_relaxed);
+    atomic_store_explicit(&tenant->delay_max_ns, config->delay_max_ns, memory_order_relaxed);
+    if (is_changed) {
+        atomic_store_explicit(&tenant->empty_at, FW_TENANT_BUCKET_FULL, memory_order_relaxed);
+    }
+}
+
+static bool config_is_valid(const struct fw_tenant_config *config)
+{
+    return config->name != NULL && config->name[0] != 0 &&
+           strnlen(config->name, FW_SCHED_NAME_MAX + 1) <= FW_SCHED_NAME_MAX &&
+           config->weight >= 1 && config->weight <= FW_SCHED_WEIGHT_MAX &&
+           config->rate <= FW_SCHED_RATE_MAX && config->cluster_rate <= FW_SCHED_RATE_MAX &&
+           config->burst <= FW_SCHED_RATE_MAX && config->delay_max_ns >= 0;
+}
+
+/* Gives each its number, in `*count` those that are new too. What went wrong leaves them there. */
+static int names_number(struct fw_tenants *tenants, const struct fw_tenant_config *configs,
+                        size_t config_count, uint32_t *count)
+{
+    for (size_t i = 0; i < config_count; i++) {
+        if (!config_is_valid(&configs[i])) {
+            return -EINVAL;
+        }
+        uint16_t *slot = name_slot(tenants, configs[i].name);
+        if (*slot == 0) {
+            if (*count == FW_SCHED_TENANTS_MAX) {
+                return -ENOSPC;
+            }
+            name_add(tenants, slot, *count, configs[i].name);
+            ++*count;
+        }
+        struct fw_tenant *tenant = &tenants->of[*slot - 1];
+        if (tenant->round == tenants->round) {
+            return -EINVAL;
+        }
+        tenant->round = tenants->round;
+    }
+    return 0;
+}
+
+/* The last first: then each slot that is cleared is the end of its chain. */
+static void names_forget(struct fw_tenants *tenants, uint32_t count, uint32_t count_kept)
+{
+    while (count > count_kept) {
+        count--;
+        *name_slot(tenants, tenants->of[count].name) = 0;
+        tenants->of[count].round = 0;
+    }
+}
+
+static int configure(struct fw_tenants *tenants, const struct fw_tenant_config *configs,
+                     size_t config_count)
+{
+    uint32_t count_before = atomic_load_explicit(&tenants->count, memory_order_relaxed);
+    uint32_t count = count_before;
+    tenants->round++;
+    int rc = names_number(tenants, configs, config_count, &count);
+    if (rc != 0) {
+        names_forget(tenants, count, count_before);
+        return rc;
+    }
+    const struct fw_tenant_config *others = &plain_dues;
+    for (size_t i = 0; i < config_count; i++) {
+        uint32_t number = *name_slot(tenants, configs[i].name) - 1U;
+        others = number == 0 ? &configs[i] : others;
+        dues_set(&tenants->of[number], &configs[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (tenants->of[i].round != tenants->round) {
+            dues_set(&tenants->of[i], others);
+        }
+    }
+    atomic_store_explicit(&tenants->count, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tenants->generation, 1, memory_order_relaxed);
+    return 0;
+}
+
+int fw_tenants_configure(struct fw_tenants *tenants, const struct fw_tenant_config *configs,
+                         size_t count)
+{
+    fw_mutex_lock(&tenants->lock);
+    int rc = configure(tenants, configs, count);
+    fw_mutex_unlock(&tenants->lock);
+    return rc;
+}
+
+/* ---- sets ---------------------------------------------------------------------------------- */
+
+int fw_tenants_create(struct fw_tenants **made)
+{
+    struct fw_tenants *tenants = calloc(1, sizeof *tenants);
+    if (tenants == NULL) {
+        return -ENOMEM;
+    }
+    tenants->of = zeroed(FW_SCHED_TENANTS_MAX * sizeof *tenants->of, &tenants->memory);
+    tenants->names = calloc(NAME_BUCKETS, sizeof *tenants->names);
+    fw_list_init(&tenants->heads);
+    if (tenants->of == NULL || tenants->names == NULL) {
+        goto no_memory;
+    }
+    fw_mutex_init(&tenants->lock, FW_RANK_TENANTS);
+    tenants->past = fw_flows_create(tenants);
+    if (tenants->past == NULL) {
+        goto no_past;
+    }
+    name_add(tenants, name_slot(tenants, "default"), 0, "default");
+    dues_set(&tenants->of[0], &plain_dues);
+    atomic_store_explicit(&tenants->count, 1, memory_order_relaxed);
+    *made = tenants;
+    return 0;
+
+no_past:
+    fw_mutex_fini(&tenants->lock);
+no_memory:
+    free(tenants->names);
+    free(tenants->memory);
+    free(tenants);
+    return -ENOMEM;
+}
+
+void fw_tenants_destroy(struct fw_tenants *tenants)
+{
+    fw_list_remove(&tenants->past->link);
+    free(tenants->past->memory);
+    FW_ASSERT(fw_list_is_empty(&tenants->heads));
+    fw_mutex_fini(&tenants->lock);
+    free(tenants->names);
+    free(tenants->memory);
+    free(tenants);
+}
+
+uint32_t fw_tenants_count(const struct fw_tenants *tenants)
+{
+    return atomic_load_explicit(&tenants->count, memory_order_relaxed);
+}
+
+/* The lock is the set's, whoever asks; what is asked changes nothing else. */
+static struct fw_mutex *lock_of(const struct fw_tenants *tenants)
+{
+    return &tenants->past->tenants->lock;
+}
+
+int fw_tenants_find(const struct fw_tenants *tenants, const char *name)
+{
+    fw_mutex_lock(lock_of(tenants));
+    uint32_t number = *name_slot(tenants, name);
+    fw_mutex_unlock(lock_of(tenants));
+    return number != 0 ? (int)number - 1 : -ENOENT;
+}
+
+const char *fw_tenants_name(const struct fw_tenants *tenants, uint32_t tenant)
+{
+    FW_ASSERT(tenant < fw_tenants_count(tenants));
+    return tenants->of[tenant].name; /* Written before it was counted, and never again. */
+}
+
+/* ---- figures ------------------------------------------------------------------------------- */
+
+static void figures_add(struct fw_tenant_figures *figures, const struct fw_flow *flow,
+                        int64_t now_ns)
+{
+    figures->served += fw_counter_get(&flow->served);
+    figures->cost += fw_counter_get(&flow->cost);
+    figures->delayed += fw_counter_get(&flow->delayed);
+    figures->throttled += fw_counter_get(&flow->throttled);
+    figures->shed += fw_counter_get(&flow->shed);
+    figures->waiting += fw_counter_get(&flow->waiting);
+    int64_t since_ns = fw_gauge_get(&flow->held_since_ns);
+    if (since_ns != 0 && now_ns - since_ns > figures->throttled_for_ns) {
+        figures->throttled_for_ns = now_ns - since_ns;
+    }
+    for (uint32_t i = 0; i < FW_SCHED_DELAYS; i++) {
+        figures->delay_count[i] += fw_counter_get(&flow->delays[i]);
+    }
+}
+
+void fw_tenants_read(const struct fw_tenants *tenants, uint32_t tenant,
+                     struct fw_tenant_config *config, struct fw_tenant_figures *figures)
+{
+    FW_ASSERT(tenant < fw_tenants_count(tenants));
+    int64_t now_ns = fw_clock_now_ns();
+    fw_mutex_lock(lock_of(tenants));
+    if (config != NULL) {
+        *config = tenants->of[tenant].config;
+    }
+    if (figures != NULL) {
+        *figures = (struct fw_tenant_figures){0};
+        FW_LIST_FOR_EACH (&tenants->heads, struct fw_flows, link, flows) {
+            figures_add(figures, &flows->of[tenant], now_ns);
+        }
+        /* Those that did not have to wait are not counted one by one. */
+        if (figures->served > figures->delayed) {
+            figures->delay_count[0] += figures->served - figures->delayed;
+        }
+    }
+    fw_mutex_unlock(lock_of(tenants));
+}
+
+struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
+{
+    void *memory;
+    struct fw_flows *flows =
+        zeroed(sizeof *flows + FW_SCHED_TENANTS_MAX * sizeof(struct fw_flow), &memory);
+    if (flows == NULL) {
+        return NULL;
+    }
+    flows->memory = memory;
+    flows->tenants = tenants;
+    fw_mutex_lock(&tenants->lock);
+    fw_list_push_back(&tenants->heads, &flows->link);
+    fw_mutex_unlock(&tenants->lock);
+    return flows;
+}
+
+/* Nobody waits here any more; what was counted is kept. */
+static void flow_bequeath(struct fw_flow *past, const struct fw_flow *flow)
+{
+    fw_counter_add(&past->served, fw_counter_get(&flow->served));
+    fw_counter_add(&past->cost, fw_counter_get(&flow->cost));
+    fw_counter_add(&past->delayed, fw_counter_get(&flow->delayed));
+    fw_counter_add(&past->throttled, fw_counter_get(&flow->throttled));
+    fw_counter_add(&past->shed, fw_counter_get(&flow->shed));
+    for (uint32_t i = 0; i < FW_SCHED_DELAYS; i++) {
+        fw_counter_add(&past->delays[i], fw_counter_get(&flow->delays[i]));
+    }
+}
+
+void fw_flows_destroy(struct fw_flows *flows)
+{
+    struct fw_tenants *tenants = flows->tenants;
+    fw_mutex_lock(&tenants->lock);
+    fw_list_remove(&flows->link);
+    uint32_t count = fw_tenants_count(tenants);
+    for (uint32_t i = 0; i < count; i++) {
+        flow_bequeath(&tenants->past->of[i], &flows->of[i]);
+    }
+    fw_mutex_unlock(&tenants->lock);
+    free(flows->memory);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the heads of a process share about tenants, and what each head keeps about them.
+ *
+ * struct fw_tenant is shared. Two of its words are written by every head that serves the tenant,
+ * by one atomic operation each: what it has had (virtual time), and when its bucket was empty. The
+ * others are its dues, written when it is configured.
+ *
+ * struct fw_flow is one tenant on one head: where its requests wait, what this head knows of its
+ * virtual time, and counters. Its head alone writes it; who reads figures sums over the heads.
+ *
+ * A bucket is one word: the time at which it was empty, or will be when its debts are paid. Since
+ * then it has been filling at its rate, up to its burst: so many tokens are in it. To take some is
+ * to move that time on, by one compare-and-swap. Leases, by which heads would take many at once and
+ * meet seldom, were rejected: tokens that a head has leased and not used are a burst that nobody
+ * configured, once per head, and a tenant that is limited is not one that is served often enough
+ * for its word to be fought for.
+ *
+ * Memory for all tenants there may ever be is reserved when a set or a head is made, zeroed and
+ * untouched: the system gives it when a tenant is first used. So configuring more of them while
+ * heads work moves nothing, and handing in a request allocates nothing.
+ *
+ * Atomics are relaxed throughout: each word is right by itself, a head that sees one of two dues
+ * that were changed together late is a head that looked a moment earlier, and `count` only admits
+ * numbers whose memory has been there since the beginning.
+ */
+#pragma once
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/sched.h>
+
+#include "base/base.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+/* Virtual time per unit of cost at weight 1; at the largest weight it is off by 0.05 %. */
+#define FW_TENANT_STEP (UINT64_C(1) << 24)
+
+/* Buckets count in sixteenths of ns: at 100 million per second a token is off by 0.3 %. */
+#define FW_TENANT_TICKS        INT64_C(16)
+#define FW_TENANT_TICKS_PER_S  (UINT64_C(1000000000) * 16)
+#define FW_TENANT_BUCKET_FULL  (INT64_MIN / 2) /* Empty so long ago that it is full. */
+#define FW_TENANT_EMPTY_AT_MAX (INT64_MAX / 2) /* A debt beyond that is forgiven. */
+#define FW_TENANT_BURST_MAX    (INT64_MAX / 4)
+#define FW_TENANT_COMEBACK_NS  INT64_C(1000000) /* How soon to ask for tokens again at most. */
+
+struct fw_tenant {
+    /* Every head's. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t virtual_time;
+    _Atomic int64_t empty_at; /* In ticks of the heads' clock. */
+    /* Dues, made of `config`. */
+    _Atomic uint64_t step; /* Virtual time per unit. */
+    _Atomic uint64_t rate; /* Units per second; 0: no limit. */
+    _Atomic int64_t burst; /* In ticks: how long an empty bucket takes to be full. */
+    _Atomic int64_t delay_max_ns;
+    /* Under the set's lock. */
+    struct fw_tenant_config config;
+    uint64_t round; /* The last that named it. */
+    char name[FW_SCHED_NAME_MAX + 1];
+};
+
+struct fw_flow {
+    /* For policies that look after tenants. */
+    alignas(FW_CACHE_LINE) struct fw_list waiting_here; /* Zeroed: never used. */
+    uint64_t tag;                                       /* Its virtual time on this head. */
+    uint64_t seen; /* The shared one, as far as `tag` accounts for it. */
+    int64_t held_until_ns;
+    bool is_ready; /* In the heap of those who may go; */
+    bool is_held;  /* or of those who may not yet. */
+    /* Figures, as in struct fw_tenant_figures. */
+    struct fw_counter served;
+    struct fw_counter cost;
+    struct fw_counter delayed;
+    struct fw_counter throttled;
+    struct fw_counter shed;
+    struct fw_counter waiting;
+    struct fw_gauge held_since_ns; /* 0: is not. */
+    struct fw_counter delays[FW_SCHED_DELAYS];
+};
+
+/* All tenants on one head. */
+struct fw_flows {
+    struct fw_list_link link; /* In the set's list; under its lock. */
+    struct fw_tenants *tenants;
+    void *memory;
+    struct fw_flow of[];
+};
+
+struct fw_tenants {
+    struct fw_tenant *of;
+    _Atomic uint32_t count;
+    _Atomic uint32_t generation; /* Rises with each change of dues. */
+    struct fw_mutex lock;        /* Guards the rest. */
+    struct fw_list heads;        /* Of struct fw_flows. */
+    struct fw_flows *past;       /* Sums of the heads that are gone. */
+    uint64_t round;              /* Of configuring. */
+    uint16_t *names;             /* Numbers plus one, by hash. */
+    void *memory;
+};
+
+/* Makes what a head knows of them, and lists it; NULL: no memory. */
+struct fw_flows *fw_flows_create(struct fw_tenants *tenants);
+void fw_flows_destroy(struct fw_flows *flows);
+
+/* The tenant of a class: itself, or the default if there is no such number. */
+static inline uint32_t fw_flows_number(const struct fw_flows *flows,
+                                       const struct fw_sched_class *class)
+{
+    uint32_t count = atomic_load_explicit(&flows->tenants->count, memory_order_relaxed);
+    return FW_LIKELY(class->tenant < count) ? class->tenant : 0;
+}
+
+static inline uint32_t fw_sched_cost(uint32_t cost)
+{
+    return cost < FW_SCHED_COST_MAX ? cost : FW_SCHED_COST_MAX;
+}
+
+/* How long a bucket of that rate takes to get so many tokens, in ticks. */
+static inline int64_t fw_tenant_ticks(uint32_t cost, uint64_t rate)
+{
+    return (int64_t)(fw_sched_cost(cost) * FW_TENANT_TICKS_PER_S / rate);
+}
+
+/*
+ * Takes tokens if there is at least one. If not, says when it makes sense to ask again: there is
+ * one then, and where tokens come fast, some more.
+ */
+FW_MUST_CHECK bool fw_tenant_take(struct fw_tenant *tenant, uint64_t rate, uint32_t cost,
+                                  int64_t now_ns, int64_t *again_ns);
+
+/* Takes so many ticks' worth more; less than zero: gives them back. */
+void fw_tenant_correct(struct fw_tenant *tenant, int64_t ticks);
