@@ -123,14 +123,15 @@ struct fw_sched_class {
 struct fw_sched_request {
     struct fw_list_link link; /* The head's while it waits. */
     struct fw_sched_class class;
-    uint64_t number;                      /* In order of arrival at this head. */
-    int64_t since_ns;                     /* Waits since then; 0: that was not of interest. */
-    struct fw_list behind;                /* If it is its client's first: the others. */
+    unsigned char place; /* Where it waits. */
+    bool is_first;       /* Of its client. */
+    bool has_others;     /* In `behind`. */
+    bool is_shed;        /* For the getter: it has waited too long, refuse it. */
+    bool is_delayed;     /* For the getter: it had to wait for others, or for tokens. */
+    uint64_t number;     /* In order of arrival at this head. */
+    int64_t since_ns;    /* Waits since then; 0: that was not of interest. */
     struct fw_sched_request *next_client; /* In a table of clients. */
-    unsigned char place;                  /* Where it waits. */
-    bool is_first;                        /* Of its client. */
-    bool is_shed;                         /* For the getter: it has waited too long, refuse it. */
-    bool is_delayed; /* For the getter: it had to wait for others, or for tokens. */
+    struct fw_list behind;                /* If it is its client's first: the others. */
 };
 
 struct fw_sched_getter {

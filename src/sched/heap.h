@@ -2,30 +2,39 @@
 /*
  * A heap of tenants by a key, the smallest on top, for policies.
  *
- * Four children per node: they share a cache line, and ten thousand tenants are seven levels deep.
+ * Four children per node: they are one cache line, and ten thousand tenants are seven levels deep.
+ * Of a line that is not full the rest has the largest key there is, so that the smallest of four is
+ * always the smallest of four, found without a branch that nobody could predict.
+ *
  * Keys change under way (other heads advance what a tenant has had) and tenants run out of requests
  * under way; nobody is searched for in here. Who finds that the key of the one on top is not what
  * it should be gives it a new one, and who finds that it has nothing any more takes it off. So the
  * heap needs no back pointers, and moving an entry writes nothing but the entry.
  *
- * Room is made once. Concurrency: its head's.
+ * Room is made once, and touched as far as it is used. Concurrency: its head's.
  */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/assert.h"
+#include "base/base.h"
 
 struct fw_heap_entry {
-    uint64_t key;
-    uint32_t tenant;
+    uint64_t key; /* Less than UINT64_MAX. */
+    uint64_t tenant;
 };
 
 struct fw_heap {
-    struct fw_heap_entry *entries;
+    struct fw_heap_entry *entries; /* The second begins a cache line, so each four children do. */
     uint32_t count;
     uint32_t capacity;
+    void *memory;
 };
+
+/* Returns 0 or -ENOMEM. */
+FW_MUST_CHECK int fw_heap_init(struct fw_heap *heap, uint32_t capacity);
+void fw_heap_fini(struct fw_heap *heap);
 
 /* Puts `entry` at `place` or, while its parent's key is larger, in the parent's place. */
 static inline void fw_heap_rise(struct fw_heap *heap, uint32_t place, struct fw_heap_entry entry)
@@ -41,47 +50,67 @@ static inline void fw_heap_rise(struct fw_heap *heap, uint32_t place, struct fw_
     heap->entries[place] = entry;
 }
 
+/* Of four children the one with the smallest key; sums of comparisons, for they are no branches. */
+static inline uint32_t fw_heap_least(const struct fw_heap_entry *entries, uint32_t first)
+{
+    uint32_t a = first + (entries[first + 1].key < entries[first].key);
+    uint32_t b = first + 2 + (entries[first + 3].key < entries[first + 2].key);
+    return a + (b - a) * (entries[b].key < entries[a].key);
+}
+
 /* Puts `entry` on top or, while a child's key is smaller, in the smallest child's place. */
 static inline void fw_heap_sink(struct fw_heap *heap, struct fw_heap_entry entry)
 {
+    struct fw_heap_entry *entries = heap->entries;
     uint32_t place = 0;
     for (;;) {
         uint32_t first = place * 4 + 1;
         if (first >= heap->count) {
             break;
         }
-        uint32_t end = first + 4 < heap->count ? first + 4 : heap->count;
-        uint32_t least = first;
-        for (uint32_t i = first + 1; i < end; i++) {
-            least = heap->entries[i].key < heap->entries[least].key ? i : least;
-        }
-        if (entry.key <= heap->entries[least].key) {
+        uint32_t least = fw_heap_least(entries, first);
+        if (entry.key <= entries[least].key) {
             break;
         }
-        heap->entries[place] = heap->entries[least];
+        entries[place] = entries[least];
         place = least;
     }
-    heap->entries[place] = entry;
+    entries[place] = entry;
 }
 
 static inline void fw_heap_push(struct fw_heap *heap, uint64_t key, uint32_t tenant)
 {
-    FW_ASSERT(heap->count < heap->capacity);
-    heap->count++;
-    fw_heap_rise(heap, heap->count - 1, (struct fw_heap_entry){key, tenant});
+    FW_ASSERT(heap->count < heap->capacity && key < UINT64_MAX);
+    uint32_t place = heap->count++;
+    if (place % 4 == 1) { /* Begins a line. */
+        heap->entries[place + 1].key = UINT64_MAX;
+        heap->entries[place + 2].key = UINT64_MAX;
+        heap->entries[place + 3].key = UINT64_MAX;
+    }
+    fw_heap_rise(heap, place, (struct fw_heap_entry){key, tenant});
 }
 
 /* The one on top gets another key. */
 static inline void fw_heap_change_top(struct fw_heap *heap, uint64_t key)
 {
+    FW_ASSERT(heap->count > 0 && key < UINT64_MAX);
     fw_heap_sink(heap, (struct fw_heap_entry){key, heap->entries[0].tenant});
+}
+
+/* Removes the last, which may have any key. */
+static inline struct fw_heap_entry fw_heap_take_last(struct fw_heap *heap)
+{
+    FW_ASSERT(heap->count > 0);
+    heap->count--;
+    struct fw_heap_entry last = heap->entries[heap->count];
+    heap->entries[heap->count].key = UINT64_MAX;
+    return last;
 }
 
 static inline void fw_heap_pop(struct fw_heap *heap)
 {
-    FW_ASSERT(heap->count > 0);
-    heap->count--;
+    struct fw_heap_entry last = fw_heap_take_last(heap);
     if (heap->count > 0) {
-        fw_heap_sink(heap, heap->entries[heap->count]);
+        fw_heap_sink(heap, last);
     }
 }

@@ -165,17 +165,12 @@ void fw_sched_fini(struct fw_sched *sched)
 
 /* What is to be counted of a request, written down before a call-back may end its life. */
 struct given {
-    struct fw_flow *flow;
-    int64_t delay_ns;
+    uint32_t number; /* Its tenant's. */
     uint32_t cost;
+    int64_t delay_ns;
     bool is_shed;
     bool is_throttled;
 };
-
-static struct fw_flow *flow_of(const struct fw_sched *sched, const struct fw_sched_request *request)
-{
-    return &sched->flows->of[fw_flows_number(sched->flows, &request->class)];
-}
 
 /* One more or one less waits. */
 static void waiting_change(struct fw_sched *sched, const struct fw_sched_request *request,
@@ -183,39 +178,39 @@ static void waiting_change(struct fw_sched *sched, const struct fw_sched_request
 {
     sched->waiting_count += (uint64_t)change;
     if (sched->flows != NULL) {
-        fw_counter_add(&flow_of(sched, request)->waiting, (uint64_t)change);
+        uint32_t number = fw_flows_number(sched->flows, &request->class);
+        fw_counter_add(&sched->flows->of[number].waiting, (uint64_t)change);
     }
 }
 
 static struct given given_note(const struct fw_sched *sched, const struct fw_sched_request *request)
 {
-    struct fw_flow *flow = flow_of(sched, request);
+    uint32_t number = fw_flows_number(sched->flows, &request->class);
+    int64_t held_until_ns = sched->flows->of[number].held_until_ns;
     return (struct given){
-        .flow = flow,
-        .delay_ns = sched->now_ns - request->since_ns,
+        .number = number,
         .cost = request->class.cost,
+        .delay_ns = sched->now_ns - request->since_ns,
         .is_shed = request->is_shed,
-        .is_throttled = flow->held_until_ns != 0 && flow->held_until_ns >= request->since_ns,
+        .is_throttled = held_until_ns != 0 && held_until_ns >= request->since_ns,
     };
 }
 
-static void given_count(const struct given *given)
+static void given_count(const struct fw_flows *flows, const struct given *given)
 {
-    struct fw_flow *flow = given->flow;
-    if (given->is_shed) {
-        fw_counter_increment(&flow->shed);
+    struct fw_flow_figures *figures = &flows->figures[given->number];
+    if (FW_UNLIKELY(given->is_shed)) {
+        fw_counter_increment(&figures->shed);
         return;
     }
-    fw_counter_increment(&flow->served);
-    fw_counter_add(&flow->cost, given->cost);
-    fw_counter_increment(&flow->delayed);
-    if (given->is_throttled) {
-        fw_counter_increment(&flow->throttled);
+    fw_counter_add(&flows->of[given->number].cost, given->cost);
+    if (FW_UNLIKELY(given->is_throttled)) {
+        fw_counter_increment(&figures->throttled);
     }
     uint64_t delay = given->delay_ns > 0 ? (uint64_t)given->delay_ns : 1;
     uint32_t power = 63 - (uint32_t)__builtin_clzll(delay);
     power = power < FW_SCHED_DELAYS ? power : FW_SCHED_DELAYS - 1;
-    fw_counter_increment(&flow->delays[power]);
+    fw_counter_increment(fw_flows_delays(flows, power, given->number));
 }
 
 /* ---- matching ------------------------------------------------------------------------------ */
@@ -309,7 +304,7 @@ static bool request_give(struct fw_sched *sched, struct fw_sched_request *reques
         return false;
     }
     if (sched->flows != NULL) {
-        given_count(&given);
+        given_count(sched->flows, &given);
     }
     sched->admitted_count++;
     return true;
@@ -357,11 +352,7 @@ static void match(struct fw_sched *sched)
 /* Nobody was before it, and somebody waits for it. */
 static void request_pass(struct fw_sched *sched, struct fw_sched_request *request)
 {
-    struct fw_flow *flow = NULL;
-    uint32_t cost = request->class.cost;
-    if (FW_UNLIKELY(sched->flows != NULL)) {
-        flow = flow_of(sched, request);
-    }
+    struct fw_sched_class class = request->class; /* Its life may end. */
     struct fw_sched_getter *getter = getter_take(sched);
     sched->busy = BUSY_MATCHING;
     bool is_returned = getter->ready(getter, request) != 0;
@@ -369,9 +360,10 @@ static void request_pass(struct fw_sched *sched, struct fw_sched_request *reques
     if (FW_UNLIKELY(is_returned)) {
         request->since_ns = 0;
         request_return(sched, request);
-    } else if (FW_UNLIKELY(flow != NULL)) {
-        fw_counter_increment(&flow->served);
-        fw_counter_add(&flow->cost, cost);
+    } else if (FW_UNLIKELY(sched->flows != NULL)) {
+        uint32_t number = fw_flows_number(sched->flows, &class);
+        fw_counter_increment(&sched->flows->figures[number].passed);
+        fw_counter_add(&sched->flows->of[number].cost, class.cost);
     }
     sched->admitted_count += !is_returned;
     sched->passed_count += !is_returned;
@@ -469,7 +461,8 @@ void fw_sched_charge(struct fw_sched *sched, const struct fw_sched_request *requ
 {
     sched->charged += cost;
     if (sched->flows != NULL) {
-        fw_counter_add(&flow_of(sched, request)->cost, (uint64_t)cost - request->class.cost);
+        uint32_t number = fw_flows_number(sched->flows, &request->class);
+        fw_counter_add(&sched->flows->of[number].cost, (uint64_t)cost - request->class.cost);
     }
     if (sched->policy->charge != NULL && !request->class.is_urgent) {
         sched->policy->charge(sched, request, cost);

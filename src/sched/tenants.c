@@ -84,7 +84,7 @@ static uint16_t *name_slot(const struct fw_tenants *tenants, const char *name)
 {
     uint64_t slot = fw_hash(name, strlen(name), 0) % NAME_BUCKETS;
     while (tenants->names[slot] != 0 &&
-           strcmp(tenants->of[tenants->names[slot] - 1].name, name) != 0) {
+           strcmp(tenants->about[tenants->names[slot] - 1].name, name) != 0) {
         slot = (slot + 1) % NAME_BUCKETS; /* Half of them are free at least. */
     }
     return &tenants->names[slot];
@@ -92,7 +92,7 @@ static uint16_t *name_slot(const struct fw_tenants *tenants, const char *name)
 
 static void name_add(struct fw_tenants *tenants, uint16_t *slot, uint32_t number, const char *name)
 {
-    memcpy(tenants->of[number].name, name, strlen(name) + 1);
+    memcpy(tenants->about[number].name, name, strlen(name) + 1);
     *slot = (uint16_t)(number + 1);
 }
 
@@ -103,10 +103,12 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-static void dues_set(struct fw_tenant *tenant, const struct fw_tenant_config *config)
+static void dues_set(struct fw_tenants *tenants, uint32_t number,
+                     const struct fw_tenant_config *config)
 {
-    tenant->config = *config;
-    tenant->config.name = tenant->name;
+    struct fw_tenant *tenant = &tenants->of[number];
+    tenants->about[number].config = *config;
+    tenants->about[number].config.name = tenants->about[number].name;
     uint64_t rate = smaller_limit(config->rate, config->cluster_rate);
     uint64_t burst = config->burst != 0 ? config->burst : rate / 10;
     burst = burst != 0 ? burst : 1;
@@ -151,11 +153,11 @@ static int names_number(struct fw_tenants *tenants, const struct fw_tenant_confi
             name_add(tenants, slot, *count, configs[i].name);
             ++*count;
         }
-        struct fw_tenant *tenant = &tenants->of[*slot - 1];
-        if (tenant->round == tenants->round) {
+        struct fw_tenant_about *about = &tenants->about[*slot - 1];
+        if (about->round == tenants->round) {
             return -EINVAL;
         }
-        tenant->round = tenants->round;
+        about->round = tenants->round;
     }
     return 0;
 }
@@ -165,8 +167,8 @@ static void names_forget(struct fw_tenants *tenants, uint32_t count, uint32_t co
 {
     while (count > count_kept) {
         count--;
-        *name_slot(tenants, tenants->of[count].name) = 0;
-        tenants->of[count].round = 0;
+        *name_slot(tenants, tenants->about[count].name) = 0;
+        tenants->about[count].round = 0;
     }
 }
 
@@ -185,11 +187,11 @@ static int configure(struct fw_tenants *tenants, const struct fw_tenant_config *
     for (size_t i = 0; i < config_count; i++) {
         uint32_t number = *name_slot(tenants, configs[i].name) - 1U;
         others = number == 0 ? &configs[i] : others;
-        dues_set(&tenants->of[number], &configs[i]);
+        dues_set(tenants, number, &configs[i]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (tenants->of[i].round != tenants->round) {
-            dues_set(&tenants->of[i], others);
+        if (tenants->about[i].round != tenants->round) {
+            dues_set(tenants, i, others);
         }
     }
     atomic_store_explicit(&tenants->count, count, memory_order_relaxed);
@@ -206,6 +208,14 @@ int fw_tenants_configure(struct fw_tenants *tenants, const struct fw_tenant_conf
     return rc;
 }
 
+static void flows_free(struct fw_flows *flows)
+{
+    free(flows->delays);
+    free(flows->figures);
+    free(flows->memory);
+    free(flows);
+}
+
 /* ---- sets ---------------------------------------------------------------------------------- */
 
 int fw_tenants_create(struct fw_tenants **made)
@@ -215,9 +225,10 @@ int fw_tenants_create(struct fw_tenants **made)
         return -ENOMEM;
     }
     tenants->of = zeroed(FW_SCHED_TENANTS_MAX * sizeof *tenants->of, &tenants->memory);
+    tenants->about = calloc(FW_SCHED_TENANTS_MAX, sizeof *tenants->about);
     tenants->names = calloc(NAME_BUCKETS, sizeof *tenants->names);
     fw_list_init(&tenants->heads);
-    if (tenants->of == NULL || tenants->names == NULL) {
+    if (tenants->of == NULL || tenants->about == NULL || tenants->names == NULL) {
         goto no_memory;
     }
     fw_mutex_init(&tenants->lock, FW_RANK_TENANTS);
@@ -226,7 +237,7 @@ int fw_tenants_create(struct fw_tenants **made)
         goto no_past;
     }
     name_add(tenants, name_slot(tenants, "default"), 0, "default");
-    dues_set(&tenants->of[0], &plain_dues);
+    dues_set(tenants, 0, &plain_dues);
     atomic_store_explicit(&tenants->count, 1, memory_order_relaxed);
     *made = tenants;
     return 0;
@@ -235,6 +246,7 @@ no_past:
     fw_mutex_fini(&tenants->lock);
 no_memory:
     free(tenants->names);
+    free(tenants->about);
     free(tenants->memory);
     free(tenants);
     return -ENOMEM;
@@ -243,10 +255,11 @@ no_memory:
 void fw_tenants_destroy(struct fw_tenants *tenants)
 {
     fw_list_remove(&tenants->past->link);
-    free(tenants->past->memory);
+    flows_free(tenants->past);
     FW_ASSERT(fw_list_is_empty(&tenants->heads));
     fw_mutex_fini(&tenants->lock);
     free(tenants->names);
+    free(tenants->about);
     free(tenants->memory);
     free(tenants);
 }
@@ -273,26 +286,32 @@ int fw_tenants_find(const struct fw_tenants *tenants, const char *name)
 const char *fw_tenants_name(const struct fw_tenants *tenants, uint32_t tenant)
 {
     FW_ASSERT(tenant < fw_tenants_count(tenants));
-    return tenants->of[tenant].name; /* Written before it was counted, and never again. */
+    return tenants->about[tenant].name; /* Written before it was counted, and never again. */
 }
 
 /* ---- figures ------------------------------------------------------------------------------- */
 
-static void figures_add(struct fw_tenant_figures *figures, const struct fw_flow *flow,
-                        int64_t now_ns)
+static void figures_add(struct fw_tenant_figures *sum, const struct fw_flows *flows,
+                        uint32_t number, int64_t now_ns)
 {
-    figures->served += fw_counter_get(&flow->served);
-    figures->cost += fw_counter_get(&flow->cost);
-    figures->delayed += fw_counter_get(&flow->delayed);
-    figures->throttled += fw_counter_get(&flow->throttled);
-    figures->shed += fw_counter_get(&flow->shed);
-    figures->waiting += fw_counter_get(&flow->waiting);
-    int64_t since_ns = fw_gauge_get(&flow->held_since_ns);
-    if (since_ns != 0 && now_ns - since_ns > figures->throttled_for_ns) {
-        figures->throttled_for_ns = now_ns - since_ns;
+    const struct fw_flow *flow = &flows->of[number];
+    const struct fw_flow_figures *figures = &flows->figures[number];
+    sum->cost += fw_counter_get(&flow->cost);
+    sum->waiting += fw_counter_get(&flow->waiting);
+    uint64_t passed = fw_counter_get(&figures->passed);
+    sum->served += passed;
+    sum->delay_count[0] += passed;
+    sum->throttled += fw_counter_get(&figures->throttled);
+    sum->shed += fw_counter_get(&figures->shed);
+    int64_t since_ns = fw_gauge_get(&figures->throttled_since_ns);
+    if (since_ns != 0 && now_ns - since_ns > sum->throttled_for_ns) {
+        sum->throttled_for_ns = now_ns - since_ns;
     }
     for (uint32_t i = 0; i < FW_SCHED_DELAYS; i++) {
-        figures->delay_count[i] += fw_counter_get(&flow->delays[i]);
+        uint64_t count = fw_counter_get(fw_flows_delays(flows, i, number));
+        sum->delay_count[i] += count;
+        sum->served += count;
+        sum->delayed += count;
     }
 }
 
@@ -303,16 +322,12 @@ void fw_tenants_read(const struct fw_tenants *tenants, uint32_t tenant,
     int64_t now_ns = fw_clock_now_ns();
     fw_mutex_lock(lock_of(tenants));
     if (config != NULL) {
-        *config = tenants->of[tenant].config;
+        *config = tenants->about[tenant].config;
     }
     if (figures != NULL) {
         *figures = (struct fw_tenant_figures){0};
         FW_LIST_FOR_EACH (&tenants->heads, struct fw_flows, link, flows) {
-            figures_add(figures, &flows->of[tenant], now_ns);
-        }
-        /* Those that did not have to wait are not counted one by one. */
-        if (figures->served > figures->delayed) {
-            figures->delay_count[0] += figures->served - figures->delayed;
+            figures_add(figures, flows, tenant, now_ns);
         }
     }
     fw_mutex_unlock(lock_of(tenants));
@@ -320,14 +335,18 @@ void fw_tenants_read(const struct fw_tenants *tenants, uint32_t tenant,
 
 struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
 {
-    void *memory;
-    struct fw_flows *flows =
-        zeroed(sizeof *flows + FW_SCHED_TENANTS_MAX * sizeof(struct fw_flow), &memory);
+    struct fw_flows *flows = calloc(1, sizeof *flows);
     if (flows == NULL) {
         return NULL;
     }
-    flows->memory = memory;
     flows->tenants = tenants;
+    flows->of = zeroed(FW_SCHED_TENANTS_MAX * sizeof *flows->of, &flows->memory);
+    flows->figures = calloc(FW_SCHED_TENANTS_MAX, sizeof *flows->figures);
+    flows->delays = calloc((size_t)FW_SCHED_TENANTS_MAX * FW_SCHED_DELAYS, sizeof *flows->delays);
+    if (flows->of == NULL || flows->figures == NULL || flows->delays == NULL) {
+        flows_free(flows);
+        return NULL;
+    }
     fw_mutex_lock(&tenants->lock);
     fw_list_push_back(&tenants->heads, &flows->link);
     fw_mutex_unlock(&tenants->lock);
@@ -335,15 +354,17 @@ struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
 }
 
 /* Nobody waits here any more; what was counted is kept. */
-static void flow_bequeath(struct fw_flow *past, const struct fw_flow *flow)
+static void flow_bequeath(struct fw_flows *past, const struct fw_flows *flows, uint32_t number)
 {
-    fw_counter_add(&past->served, fw_counter_get(&flow->served));
-    fw_counter_add(&past->cost, fw_counter_get(&flow->cost));
-    fw_counter_add(&past->delayed, fw_counter_get(&flow->delayed));
-    fw_counter_add(&past->throttled, fw_counter_get(&flow->throttled));
-    fw_counter_add(&past->shed, fw_counter_get(&flow->shed));
+    const struct fw_flow_figures *from = &flows->figures[number];
+    struct fw_flow_figures *to = &past->figures[number];
+    fw_counter_add(&past->of[number].cost, fw_counter_get(&flows->of[number].cost));
+    fw_counter_add(&to->passed, fw_counter_get(&from->passed));
+    fw_counter_add(&to->throttled, fw_counter_get(&from->throttled));
+    fw_counter_add(&to->shed, fw_counter_get(&from->shed));
     for (uint32_t i = 0; i < FW_SCHED_DELAYS; i++) {
-        fw_counter_add(&past->delays[i], fw_counter_get(&flow->delays[i]));
+        uint64_t count = fw_counter_get(fw_flows_delays(flows, i, number));
+        fw_counter_add(fw_flows_delays(past, i, number), count);
     }
 }
 
@@ -354,8 +375,8 @@ void fw_flows_destroy(struct fw_flows *flows)
     fw_list_remove(&flows->link);
     uint32_t count = fw_tenants_count(tenants);
     for (uint32_t i = 0; i < count; i++) {
-        flow_bequeath(&tenants->past->of[i], &flows->of[i]);
+        flow_bequeath(tenants->past, flows, i);
     }
     fw_mutex_unlock(&tenants->lock);
-    free(flows->memory);
+    flows_free(flows);
 }

@@ -4,7 +4,8 @@
  *
  * struct fw_tenant is shared. Two of its words are written by every head that serves the tenant,
  * by one atomic operation each: what it has had (virtual time), and when its bucket was empty. The
- * others are its dues, written when it is configured.
+ * others are its dues, written when it is configured. What a tenant has had is added up by the head
+ * and shared every FW_TENANT_SHARED_AT units: a little late is all that can come of it.
  *
  * struct fw_flow is one tenant on one head: where its requests wait, what this head knows of its
  * virtual time, and counters. Its head alone writes it; who reads figures sums over the heads.
@@ -20,12 +21,17 @@
  * untouched: the system gives it when a tenant is first used. So configuring more of them while
  * heads work moves nothing, and handing in a request allocates nothing.
  *
+ * With ten thousand tenants a request costs what memory costs. So what it needs is one line of each
+ * of the two structs, the rest is kept apart, and the histograms of delay lie side by side, a row
+ * of all tenants per power of two: delays are alike, so that few rows are in use.
+ *
  * Atomics are relaxed throughout: each word is right by itself, a head that sees one of two dues
  * that were changed together late is a head that looked a moment earlier, and `count` only admits
  * numbers whose memory has been there since the beginning.
  */
 #pragma once
 
+#include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -40,6 +46,9 @@
 
 /* Virtual time per unit of cost at weight 1; at the largest weight it is off by 0.05 %. */
 #define FW_TENANT_STEP (UINT64_C(1) << 24)
+
+/* A head tells the others what it gave a tenant when it comes to so many units. */
+enum { FW_TENANT_SHARED_AT = 16 };
 
 /* Buckets count in sixteenths of ns: at 100 million per second a token is off by 0.3 %. */
 #define FW_TENANT_TICKS        INT64_C(16)
@@ -58,7 +67,10 @@ struct fw_tenant {
     _Atomic uint64_t rate; /* Units per second; 0: no limit. */
     _Atomic int64_t burst; /* In ticks: how long an empty bucket takes to be full. */
     _Atomic int64_t delay_max_ns;
-    /* Under the set's lock. */
+};
+
+/* The rest of it, under the set's lock. */
+struct fw_tenant_about {
     struct fw_tenant_config config;
     uint64_t round; /* The last that named it. */
     char name[FW_SCHED_NAME_MAX + 1];
@@ -70,29 +82,38 @@ struct fw_flow {
     uint64_t tag;                                       /* Its virtual time on this head. */
     uint64_t seen; /* The shared one, as far as `tag` accounts for it. */
     int64_t held_until_ns;
-    bool is_ready; /* In the heap of those who may go; */
-    bool is_held;  /* or of those who may not yet. */
+    bool is_ready;     /* In the heap of those who may go; */
+    bool is_held;      /* or of those who may not yet. */
+    bool is_throttled; /* It is or was just held, and none of its requests went since. */
+    int32_t unshared;  /* Units that `tag` knows of, and the shared virtual time does not yet. */
     /* Figures, as in struct fw_tenant_figures. */
-    struct fw_counter served;
     struct fw_counter cost;
-    struct fw_counter delayed;
+    struct fw_counter waiting;
+};
+static_assert(sizeof(struct fw_tenant) == FW_CACHE_LINE, "what a request needs is one line");
+static_assert(sizeof(struct fw_flow) == FW_CACHE_LINE, "what a request needs is one line");
+
+/* More of them, which fewer requests need. */
+struct fw_flow_figures {
+    struct fw_counter passed; /* Served without delay. */
     struct fw_counter throttled;
     struct fw_counter shed;
-    struct fw_counter waiting;
-    struct fw_gauge held_since_ns; /* 0: is not. */
-    struct fw_counter delays[FW_SCHED_DELAYS];
+    struct fw_gauge throttled_since_ns;
 };
 
 /* All tenants on one head. */
 struct fw_flows {
     struct fw_list_link link; /* In the set's list; under its lock. */
     struct fw_tenants *tenants;
+    struct fw_flow *of;              /* By number. */
+    struct fw_flow_figures *figures; /* By number. */
+    struct fw_counter *delays;       /* By power, then number: see fw_flows_delays(). */
     void *memory;
-    struct fw_flow of[];
 };
 
 struct fw_tenants {
-    struct fw_tenant *of;
+    struct fw_tenant *of; /* By number. */
+    struct fw_tenant_about *about;
     _Atomic uint32_t count;
     _Atomic uint32_t generation; /* Rises with each change of dues. */
     struct fw_mutex lock;        /* Guards the rest. */
@@ -106,6 +127,13 @@ struct fw_tenants {
 /* Makes what a head knows of them, and lists it; NULL: no memory. */
 struct fw_flows *fw_flows_create(struct fw_tenants *tenants);
 void fw_flows_destroy(struct fw_flows *flows);
+
+/* How many requests were served with a delay of that power of two. */
+static inline struct fw_counter *fw_flows_delays(const struct fw_flows *flows, uint32_t power,
+                                                 uint32_t number)
+{
+    return &flows->delays[power * FW_SCHED_TENANTS_MAX + number];
+}
 
 /* The tenant of a class: itself, or the default if there is no such number. */
 static inline uint32_t fw_flows_number(const struct fw_flows *flows,

@@ -49,10 +49,15 @@ void fw_turns_push(struct fw_turns *turns, struct fw_list *list, struct fw_sched
     struct fw_sched_request **place = client_find(turns, request);
     request->is_first = *place == NULL;
     if (!request->is_first) {
-        fw_list_push_back(&(*place)->behind, &request->link);
+        struct fw_sched_request *first = *place;
+        if (!first->has_others) {
+            first->has_others = true;
+            fw_list_init(&first->behind);
+        }
+        fw_list_push_back(&first->behind, &request->link);
         return;
     }
-    fw_list_init(&request->behind);
+    request->has_others = false; /* `behind` is not touched before there is one. */
     request->next_client = NULL;
     *place = request;
     fw_list_push_back(list, &request->link);
@@ -65,13 +70,14 @@ static struct fw_sched_request *client_succeed(struct fw_turns *turns,
     FW_ASSERT(request->is_first);
     struct fw_sched_request **place = client_find(turns, request);
     FW_ASSERT(*place == request);
-    struct fw_list_link *link = fw_list_pop_front(&request->behind);
+    struct fw_list_link *link = request->has_others ? fw_list_pop_front(&request->behind) : NULL;
     if (link == NULL) {
         *place = request->next_client;
         return NULL;
     }
     struct fw_sched_request *next = FW_LIST_ENTRY(link, struct fw_sched_request, link);
     next->is_first = true;
+    next->has_others = true;
     fw_list_init(&next->behind);
     fw_list_append(&next->behind, &request->behind);
     next->next_client = request->next_client;
