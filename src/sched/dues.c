@@ -74,7 +74,10 @@ void fw_dues_fini(struct fw_sched *sched)
 
 /* ---- virtual time -------------------------------------------------------------------------- */
 
-/* Counts what other heads gave it since this was last asked. */
+/*
+ * Counts what other heads gave it since this was last asked. Each of its requests is put back by
+ * FW_SCHED_ELSEWHERE_MAX units at most: however busy it is elsewhere, it goes then.
+ */
 static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
                           const struct fw_tenant *tenant)
 {
@@ -85,10 +88,12 @@ static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
     }
     flow->seen = shared;
     if (elsewhere > 0) {
-        uint64_t limit = dues->virtual_now + FW_SCHED_ELSEWHERE_MAX * load(&tenant->step);
-        uint64_t tag = flow->tag + (uint64_t)elsewhere;
-        tag = tag < limit ? tag : limit;
-        flow->tag = tag > flow->tag ? tag : flow->tag;
+        uint64_t step = load(&tenant->step);
+        uint64_t units = ((uint64_t)elsewhere + step / 2) / step;
+        uint64_t left = FW_SCHED_ELSEWHERE_MAX - flow->elsewhere;
+        units = units < left ? units : left;
+        flow->elsewhere = (uint16_t)(flow->elsewhere + units);
+        flow->tag += units * step;
     } else if (flow->tag > dues->virtual_now) { /* It cost less than was thought. */
         uint64_t ahead = flow->tag - dues->virtual_now;
         uint64_t less = (uint64_t)-elsewhere;
@@ -147,6 +152,7 @@ static void flow_go(struct fw_sched *sched, struct dues *dues, struct fw_flow *f
             virtual_rebase(sched, dues);
         }
     }
+    flow->elsewhere = 0;
     flow_advance(flow, tenant, fw_sched_cost(cost));
 }
 

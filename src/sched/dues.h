@@ -13,8 +13,8 @@
  * smallest, and moves that on by cost / weight. `virtual_now` is the largest tag of a request that
  * went; who comes from idleness starts there. So while two tenants have requests waiting here, what
  * they have had, each divided by its weight, differs by no more than the largest request of either.
- * What other heads gave a tenant is found in the shared virtual time and moves its tag on too, up
- * to FW_SCHED_ELSEWHERE_MAX units beyond virtual_now: a tenant is never held back for long for what
+ * What other heads gave a tenant is found in the shared virtual time and moves its tag on too, by
+ * FW_SCHED_ELSEWHERE_MAX units per request at most: a tenant is never held back for long for what
  * it had elsewhere, and heads' clocks, which nothing ties together, need not agree.
  *
  * Other heads move tags while a tenant stands in the heap, so its place there may be too early,

@@ -82,10 +82,11 @@ struct fw_flow {
     uint64_t tag;                                       /* Its virtual time on this head. */
     uint64_t seen; /* The shared one, as far as `tag` accounts for it. */
     int64_t held_until_ns;
-    bool is_ready;     /* In the heap of those who may go; */
-    bool is_held;      /* or of those who may not yet. */
-    bool is_throttled; /* It is or was just held, and none of its requests went since. */
-    int32_t unshared;  /* Units that `tag` knows of, and the shared virtual time does not yet. */
+    bool is_ready : 1;     /* In the heap of those who may go; */
+    bool is_held : 1;      /* or of those who may not yet. */
+    bool is_throttled : 1; /* It is or was just held, and none of its requests went since. */
+    uint16_t elsewhere;    /* Units of other heads that are held against its next request. */
+    int32_t unshared; /* Units that `tag` knows of, and the shared virtual time does not yet. */
     /* Figures, as in struct fw_tenant_figures. */
     struct fw_counter cost;
     struct fw_counter waiting;
