@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine, the job kernel, the table and the server: mistakes that are easily made
-and that no test with real threads would find for sure. Each is a few words of one file, replaced, and
-names the scenario that must notice."""
+"""The mutants of the engine, the job kernel, the table, the server and the epochs: mistakes that are
+easily made and that no test with real threads would find for sure. Each is a few words of one file,
+replaced, and names the scenario that must notice."""
 
 from collections import namedtuple
 
@@ -28,6 +28,8 @@ BUCKET = "src/cache/bucket.c"
 BUCKET_H = "src/cache/bucket.h"
 CLEAN = "src/cache/clean.c"
 SWEEP = "src/cache/sweep.c"
+CLUSTER = "src/epoch/cluster.c"
+COORDINATOR = "src/epoch/coordinator.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -306,4 +308,15 @@ MUTANTS = [
              "fw_buckets_count(&table->buckets)));\n"
              "    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);\n"
              "    bucket = fw_local_lock(local, hash);\n")]),
+
+    # ---- epochs
+    Mutant("epoch-counts-while-one-joins", COORDINATOR, "epoch",
+           "what is said while somebody joins counts for some and not for others",
+           [("        return; /* The rest will be said again. */\n", "")]),
+    Mutant("epoch-newcomer-not-told", COORDINATOR, "epoch",
+           "those who were there say nothing to one who joins",
+           [("    } else if (view->has_joined || (", "    } else if ((")]),
+    Mutant("epoch-start-for-another-next", CLUSTER, "epoch",
+           "who gave up and asked anew is answered with the start that it gave up on",
+           [("!cluster->is_pending || peer->ticket != cluster->ticket", "!cluster->is_pending")]),
 ]
