@@ -9,8 +9,17 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 
 START_S = 30  # Far more than a start takes, also under valgrind or a sanitizer.
+
+
+def wait_for(condition):
+    """Until it is true; one that never is fails, far later than any machine is slow."""
+    deadline = time.monotonic() + START_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 class Served:
@@ -60,8 +69,7 @@ class Served:
         """Stops every thread by SIGSTOP, which takes effect some time after it was sent."""
         self.process.send_signal(signal.SIGSTOP)
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
-        while any(self._state(task) != "T" for task in tasks.iterdir()):
-            pass
+        wait_for(lambda: all(self._state(task) == "T" for task in tasks.iterdir()))
 
     @staticmethod
     def _state(task):

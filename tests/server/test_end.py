@@ -7,20 +7,12 @@ Method: leave clients in the middle of things, send the signal, look at what the
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
-from served import START_S, Served
+from served import START_S, Served, wait_for
 
 VALUE = b"x" * 1_000_000
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def slow_reader(server):

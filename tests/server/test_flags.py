@@ -9,11 +9,10 @@ import pwd
 import signal
 import struct
 import subprocess
-import time
 
 import pytest
 
-from served import START_S, Client, Served
+from served import START_S, Client, Served, wait_for
 
 # From memcached's own help, with values that scripts use.
 MEANINGLESS = [
@@ -86,13 +85,6 @@ def test_sasl(fairway, tmp_path, monkeypatch, how):
                 header = client.file.read(24)
                 assert header[:2] == b"\x81\x21"
                 assert struct.unpack(">H", header[6:8])[0] == status
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + START_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.fixture
