@@ -35,6 +35,7 @@
 
 #include "base/assert.h"
 #include "io/clock.h"
+#include "io/syscall.h"
 
 /* What the kernel is asked to report. It reports EPOLLERR and EPOLLHUP unasked. */
 static const uint32_t STREAM_EVENTS = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLET;
@@ -123,8 +124,8 @@ static int epoll_wait_ms(struct fw_epoll_reactor *epoll, int64_t timeout_ns)
 {
     int64_t timeout_ms = timeout_ns / FW_NS_PER_MS + (timeout_ns % FW_NS_PER_MS > 0);
     int limited_ms = timeout_ms < INT_MAX ? (int)timeout_ms : INT_MAX;
-    return epoll_wait(epoll->epoll_fd, epoll->events, FW_EPOLL_EVENTS_MAX,
-                      timeout_ns < 0 ? -1 : limited_ms);
+    return fw_syscall_epoll_wait(epoll->epoll_fd, epoll->events, FW_EPOLL_EVENTS_MAX,
+                                 timeout_ns < 0 ? -1 : limited_ms);
 }
 
 static int epoll_wait_ns(struct fw_epoll_reactor *epoll, int64_t timeout_ns)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "io/syscall.h"
 
 enum { PERMISSIONS = 0777 };
 
@@ -310,7 +311,7 @@ int fw_socket_peer(int fd, struct fw_address *peer)
 
 ssize_t fw_socket_receive(int fd, void *buffer, size_t size)
 {
-    ssize_t received = recv(fd, buffer, size, MSG_DONTWAIT);
+    ssize_t received = fw_syscall_recv(fd, buffer, size, MSG_DONTWAIT);
     return FW_LIKELY(received >= 0) ? received : -errno;
 }
 
@@ -319,12 +320,12 @@ ssize_t fw_socket_send(int fd, const struct iovec *vector, int count)
     ssize_t sent;
     if (count == 1) {
         /* A reply in one piece is the common case, and the kernel has less to copy for it. */
-        sent = send(fd, vector->iov_base, vector->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = fw_syscall_send(fd, vector->iov_base, vector->iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
     } else {
-        /* sendmsg() does not write through the vector; its type only forgot to say so. */
+        /* The call does not write through the vector; its type only forgot to say so. */
         struct iovec *pieces = (struct iovec *)(uintptr_t)vector;
         const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = (size_t)count};
-        sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = fw_syscall_sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     return FW_LIKELY(sent >= 0) ? sent : -errno;
 }
