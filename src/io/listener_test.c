@@ -182,6 +182,18 @@ static void test_descriptor_0(void **state)
     assert_int_equal(door.accepted_count, 1);
     door_close(&door);
     assert_int_equal(dup2(kept, 0), 0);
+
+    door_open(&door);
+    client_connect();
+    client_connect();
+    assert_int_equal(close(0), 0);
+    while (door.accepted_count < 2) { /* It does not take the first for an error, and pause. */
+        (void)fw_reactor_poll(reactor, -1);
+    }
+    assert_int_equal(served[1], 0);
+    door_close(&door);
+    assert_int_equal(dup2(kept, 0), 0);
+    served[1] = served[--served_count];
     assert_int_equal(close(kept), 0);
 }
 

@@ -48,6 +48,7 @@ static int eventfd_error;
 static int send_error;
 static int accept_error;
 static int accept_error_count; /* How many more accepts fail. */
+static int steal_fd = -1;      /* What there is to read is read by somebody else. */
 
 /* What was asked for. */
 static int control_count;
@@ -70,12 +71,23 @@ int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *ev
 }
 
 /* Takes what is there, and lets no time pass. */
+/* Never waits. What there was to read may be gone again when the reactor hears of it. */
+static int events_get(int epoll_fd, struct epoll_event *events, int count_max)
+{
+    int count = __real_epoll_wait(epoll_fd, events, count_max, 0);
+    if (steal_fd >= 0) {
+        char byte;
+        assert_int_equal(recv(steal_fd, &byte, 1, 0), 1);
+        steal_fd = -1;
+    }
+    return count;
+}
+
 int __wrap_epoll_wait(int epoll_fd, struct epoll_event *events, int count_max, int timeout_ms)
 {
     wait_count++;
     wait_timeout_ms = timeout_ms;
-    return wait_error != 0 ? fail_with(wait_error)
-                           : __real_epoll_wait(epoll_fd, events, count_max, 0);
+    return wait_error != 0 ? fail_with(wait_error) : events_get(epoll_fd, events, count_max);
 }
 
 int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int count_max,
@@ -84,8 +96,7 @@ int __wrap_epoll_pwait2(int epoll_fd, struct epoll_event *events, int count_max,
     assert_null(mask);
     pwait2_count++;
     pwait2_timeout = *timeout;
-    return pwait2_error != 0 ? fail_with(pwait2_error)
-                             : __real_epoll_wait(epoll_fd, events, count_max, 0);
+    return pwait2_error != 0 ? fail_with(pwait2_error) : events_get(epoll_fd, events, count_max);
 }
 
 int __wrap_eventfd(unsigned count, int flags)
@@ -267,6 +278,12 @@ static void test_few_registrations(void **state)
     } while (sent > 0);
     assert_int_equal(sent, -EINPROGRESS);
     assert_int_equal(control_count, 2);
+    while (recv(pair[1], block, sizeof block, MSG_DONTWAIT) > 0) {
+    }
+    assert_int_equal(fw_reactor_poll(reactor, 0), 1);
+    while (fw_stream_send(&stream, &piece, 1) > 0) {
+    }
+    assert_int_equal(control_count, 2); /* Once is enough. */
     fw_stream_close(&stream);
     assert_int_equal(control_count, 3);
     assert_int_equal(fw_reactor_poll(reactor, 0), 1);
@@ -296,6 +313,38 @@ static void test_writable_but_full(void **state)
     assert_int_equal(recv(pair[1], block, 1, 0), 1);
     assert_int_equal(fw_reactor_poll(reactor, 0), 1);
     assert_int_equal(stream_sent_count, 1);
+    fw_stream_close(&stream);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 1);
+    assert_int_equal(close(pair[1]), 0);
+}
+
+static char received[2];
+
+static void stream_received(struct fw_stream *stream, ssize_t result)
+{
+    (void)stream;
+    assert_int_equal(result, 1);
+    assert_int_equal(received[0], 'b');
+    received[1] = 'x';
+}
+
+/* What the kernel calls readable somebody else may have read. */
+static void test_readable_but_empty(void **state)
+{
+    (void)state;
+    static const struct fw_stream_events events = {.received = stream_received,
+                                                   .closed = stream_closed};
+    struct fw_stream stream;
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(fw_stream_open(&stream, reactor, pair[0], &events), 0);
+    assert_int_equal(fw_stream_receive(&stream, received, 1), -EINPROGRESS);
+    assert_int_equal(__real_send(pair[1], "a", 1, 0), 1);
+    steal_fd = pair[0];
+    assert_int_equal(fw_reactor_poll(reactor, 0), 0); /* No call-back. */
+    assert_int_equal(__real_send(pair[1], "b", 1, 0), 1);
+    assert_int_equal(fw_reactor_poll(reactor, 0), 1);
+    assert_int_equal(received[1], 'x');
     fw_stream_close(&stream);
     assert_int_equal(fw_reactor_poll(reactor, 0), 1);
     assert_int_equal(close(pair[1]), 0);
@@ -460,6 +509,7 @@ int main(void)
         WITH_REACTOR(test_interrupted),
         WITH_REACTOR(test_few_registrations),
         WITH_REACTOR(test_writable_but_full),
+        WITH_REACTOR(test_readable_but_empty),
         WITH_REACTOR(test_create_fails),
         WITH_REACTOR(test_registration_fails),
         WITH_REACTOR(test_registration_fails_late),

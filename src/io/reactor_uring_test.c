@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -50,6 +51,20 @@ int io_uring_submit(struct io_uring *ring)
         return refusal;
     }
     return io_uring_submit_and_wait(ring, 0); /* The same by another name. */
+}
+
+/* The linker (--wrap) sends our calls here. */
+int __real_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+static int modify_error; /* Not 0: what is registered cannot be changed. */
+
+int __wrap_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+    if (operation == EPOLL_CTL_MOD && modify_error != 0) {
+        errno = modify_error;
+        return -1;
+    }
+    return __real_epoll_ctl(epoll_fd, operation, fd, event);
 }
 
 /* A stream that answers every request as soon as it is readable. */
@@ -311,7 +326,7 @@ static void test_close_while_queued(void **state)
 
 static void react_close_neighbours(struct peer *peer)
 {
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < peer_count; i++) {
         if (peers[i] != NULL && peers[i] != peer) {
             (void)close(peer_close(i));
         }
@@ -319,18 +334,30 @@ static void react_close_neighbours(struct peer *peer)
 }
 
 /* The answers of all are there when the first is told; it ends the others. */
-static void test_close_while_answered(void **state)
+static void close_while_answered(int count)
 {
-    (void)state;
-    peers_open(MANY);
-    for (int i = 0; i < MANY; i++) {
+    peers_open(count);
+    for (int i = 0; i < count; i++) {
         peers[i]->react = react_close_neighbours;
     }
     peers_ask();
-    assert_int_equal(fw_reactor_poll(reactor, -1), MANY);
-    assert_int_equal(fw_reactor_poll(reactor, -1), 1 + MANY - 1); /* One `sent`, then `closed`. */
-    assert_int_equal(closed_count, MANY - 1);
+    assert_int_equal(fw_reactor_poll(reactor, -1), count);
+    assert_int_equal(fw_reactor_poll(reactor, -1), 1 + count - 1); /* One `sent`, then `closed`. */
+    assert_int_equal(closed_count, count - 1);
     assert_int_equal(fw_reactor_poll(reactor, 0), 0);
+}
+
+static void test_close_while_answered(void **state)
+{
+    (void)state;
+    close_while_answered(MANY);
+}
+
+/* Every place is in use. */
+static void test_close_while_all_answered(void **state)
+{
+    (void)state;
+    close_while_answered(BATCH_MAX);
 }
 
 static void react_answer_and_close(struct peer *peer)
@@ -414,6 +441,21 @@ static void test_buffer_is_full(void **state)
 }
 
 /* There is room, says an event that comes after the send was queued: it must not be made twice. */
+/* Room cannot be waited for: who sends is told so, and not EAGAIN, which would mean nothing. */
+static void test_full_and_unwatched(void **state)
+{
+    (void)state;
+    peers_open(MANY);
+    (void)peer_fill(peers[0]);
+    modify_error = ENOMEM;
+    peers_ask();
+    while (peers[0]->sent_count == 0) {
+        (void)fw_reactor_poll(reactor, -1);
+    }
+    modify_error = 0;
+    assert_int_equal(peers[0]->result, -ENOMEM);
+}
+
 static void test_room_while_queued(void **state)
 {
     (void)state;
@@ -522,8 +564,10 @@ int main(void)
         WITH_REACTOR(test_batch_is_full),
         WITH_REACTOR(test_close_while_queued),
         WITH_REACTOR(test_close_while_answered),
+        WITH_REACTOR(test_close_while_all_answered),
         WITH_REACTOR(test_close_self_with_new_send),
         WITH_REACTOR(test_buffer_is_full),
+        WITH_REACTOR(test_full_and_unwatched),
         WITH_REACTOR(test_room_while_queued),
         WITH_REACTOR(test_far_end_is_gone),
         WITH_REACTOR(test_kernel_refuses),

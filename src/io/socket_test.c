@@ -33,10 +33,13 @@ int __real_chmod(const char *name, mode_t mode);
 int __wrap_chmod(const char *name, mode_t mode);
 int __real_listen(int fd, int backlog);
 int __wrap_listen(int fd, int backlog);
+int __real_lstat64(const char *name, struct stat *found);
+int __wrap_lstat64(const char *name, struct stat *found);
 
 /* What the next calls fail with; 0: they do not. */
 static int chmod_error;
 static int listen_error;
+static int lstat_error;
 
 static int chmod_count;
 
@@ -49,6 +52,12 @@ int __wrap_chmod(const char *name, mode_t mode)
     chmod_count++;
     errno = chmod_error;
     return chmod_error != 0 ? -1 : __real_chmod(name, mode);
+}
+
+int __wrap_lstat64(const char *name, struct stat *found)
+{
+    errno = lstat_error;
+    return lstat_error != 0 ? -1 : __real_lstat64(name, found);
 }
 
 int __wrap_listen(int fd, int backlog)
@@ -295,6 +304,17 @@ static void test_dead_file_of_others(void **state)
     check_dead_file_of_others(0666);
 }
 
+/* A folder in which nobody makes files, not even root. */
+static void test_no_such_file(void **state)
+{
+    (void)state;
+    struct fw_address address, bound;
+    struct fw_socket_file file;
+    assert_int_equal(fw_address_parse("/sys/fairway-socket", 0, 0, &address, 1, NULL), 1);
+    int rc = listen_on(&address, &bound, &file);
+    assert_true(rc == -EPERM || rc == -EACCES || rc == -EROFS);
+}
+
 /* The file is made and then cannot get its mode, or be listened on: it is removed again. */
 static void test_late_failures(void **state)
 {
@@ -310,6 +330,11 @@ static void test_late_failures(void **state)
     assert_int_equal(rc, -EIO);
     assert_reason("Input/output error");
     assert_int_equal(access(path, F_OK), -1);
+
+    lstat_error = EIO; /* Whose file it is cannot be told, so it stays. */
+    assert_refused(&local_address, -EIO, "Input/output error");
+    lstat_error = 0;
+    assert_int_equal(unlink(path), 0);
 
     listen_error = EADDRINUSE; /* As two sockets bound to one port get it. */
     assert_refused(&local_address, -EADDRINUSE, "a server is running on it");
@@ -544,6 +569,7 @@ int main(void)
         WITH_FOLDER(test_refusals),
         WITH_FOLDER(test_permissions),
         WITH_FOLDER(test_dead_file_of_others),
+        WITH_FOLDER(test_no_such_file),
         WITH_FOLDER(test_late_failures),
         cmocka_unit_test(test_no_descriptors),
         WITH_FOLDER(test_mode),

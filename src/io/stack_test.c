@@ -23,7 +23,33 @@
 #include "base/thread.h"
 #include "io/clock.h"
 
-enum { LONG_NS = INT32_MAX, SHORT_NS = 1000 };
+enum { LONG_NS = INT32_MAX, SHORT_NS = 1000, MEDIUM_NS = 10 * 1000 * 1000 };
+
+/* The linker (--wrap) sends our calls here. */
+int __real_backtrace(void **frames, int size);
+int __wrap_backtrace(void **frames, int size);
+int __real_pthread_sigqueue(pthread_t thread, int number, union sigval value);
+int __wrap_pthread_sigqueue(pthread_t thread, int number, union sigval value);
+
+static atomic_bool is_held;    /* The handler does not get on... */
+static atomic_bool is_holding; /* ... and has come so far. */
+static int last_value = -1;
+static int queue_error; /* Not 0: no signal can be sent. */
+
+int __wrap_backtrace(void **frames, int size)
+{
+    while (atomic_load(&is_held)) {
+        atomic_store(&is_holding, true);
+    }
+    return __real_backtrace(frames, size);
+}
+
+int __wrap_pthread_sigqueue(pthread_t thread, int number, union sigval value)
+{
+    assert_int_not_equal(value.sival_int, last_value); /* No two requests look the same. */
+    last_value = value.sival_int;
+    return queue_error != 0 ? queue_error : __real_pthread_sigqueue(thread, number, value);
+}
 
 struct rester {
     struct fw_thread thread;
@@ -99,8 +125,12 @@ static void shows_where_a_thread_stands(void **state)
     rester_start(&rester, false);
     struct fw_stack stack;
     for (int i = 0; i < 3; i++) {
-        stack.count = 0;
+        memset(&stack, 0, sizeof stack);
+        queue_error = EAGAIN;
+        assert_int_equal(fw_stack_capture(&rester.subject, &stack, LONG_NS), -EAGAIN);
+        queue_error = 0;
         assert_int_equal(fw_stack_capture(&rester.subject, &stack, LONG_NS), 0);
+        assert_non_null(stack.frames[0]);
         assert_true(stack_has(&stack, rester.return_address));
     }
     rester_stop(&rester);
@@ -124,6 +154,28 @@ static void gives_up_and_is_not_confused(void **state)
     assert_false(stack_has(&stack, rester.return_address) &&
                  rester.return_address != deaf.return_address);
     rester_stop(&deaf);
+    rester_stop(&rester);
+}
+
+/* It answers, but so slowly that nobody waits any more: whoever asks next is not kept out. */
+static void abandons_an_answer(void **state)
+{
+    (void)state;
+    struct rester rester;
+    struct fw_stack stack;
+    rester_start(&rester, false);
+    atomic_store(&is_held, true);
+    do { /* The signal itself may be late too. */
+        assert_int_equal(fw_stack_capture(&rester.subject, &stack, MEDIUM_NS), -ETIMEDOUT);
+    } while (!atomic_load(&is_holding));
+    assert_int_equal(fw_stack_capture(&rester.subject, &stack, SHORT_NS), -EBUSY);
+    atomic_store(&is_held, false);
+    int rc;
+    do {
+        rc = fw_stack_capture(&rester.subject, &stack, LONG_NS);
+    } while (rc == -EBUSY);
+    assert_int_equal(rc, 0);
+    assert_true(stack_has(&stack, rester.return_address));
     rester_stop(&rester);
 }
 
@@ -154,6 +206,7 @@ static void formats_whole_lines(void **state)
         lines += *c == '\n';
     }
     assert_int_equal(lines, stack.count);
+    assert_non_null(strchr(text, '[')); /* With names, not just numbers. */
     static char part[64 * 1024];
     for (size_t size = 1; size <= whole + 1; size++) {
         memset(part, 'x', sizeof part);
@@ -165,6 +218,9 @@ static void formats_whole_lines(void **state)
         assert_int_equal(part[size], 'x');
     }
     assert_string_equal(part, text);
+    stack.count = 0;
+    fw_stack_format(&stack, part, sizeof part);
+    assert_string_equal(part, "");
 }
 
 static void strangers_handler(int number, siginfo_t *info, void *context)
@@ -217,6 +273,7 @@ int main(void)
         cmocka_unit_test(nothing_without_init), /* First: the others need it made. */
         cmocka_unit_test(shows_where_a_thread_stands),
         cmocka_unit_test(gives_up_and_is_not_confused),
+        cmocka_unit_test(abandons_an_answer),
         cmocka_unit_test(errno_is_kept),
         cmocka_unit_test(formats_whole_lines),
         cmocka_unit_test(leaves_the_signal_to_who_uses_it),

@@ -143,10 +143,19 @@ static void test_large_numbers(void **state)
     fw_topology_fini(&topology);
 }
 
-/* The linker (--wrap) sends our calls of hwloc_topology_init() here. */
+/* The linker (--wrap) sends our calls of these here. */
 int __real_hwloc_topology_init(void **tree);
 int __wrap_hwloc_topology_init(void **tree);
+int __real_sched_getaffinity(pid_t thread, size_t size, cpu_set_t *set);
+int __wrap_sched_getaffinity(pid_t thread, size_t size, cpu_set_t *set);
 static bool hwloc_fails;
+static bool affinity_fails;
+
+int __wrap_sched_getaffinity(pid_t thread, size_t size, cpu_set_t *set)
+{
+    errno = EPERM;
+    return affinity_fails ? -1 : __real_sched_getaffinity(thread, size, set);
+}
 
 int __wrap_hwloc_topology_init(void **tree)
 {
@@ -156,8 +165,15 @@ int __wrap_hwloc_topology_init(void **tree)
 static void test_no_memory(void **state)
 {
     (void)state;
+    affinity_fails = true;
+    int rc = fw_topology_init(&topology, &reason);
+    affinity_fails = false;
+    assert_int_equal(rc, -EPERM);
+    assert_non_null(strstr(reason.text, "the CPU affinity mask"));
     hwloc_fails = true;
-    int rc = fw_topology_init_fake(&topology, "pu:2", NULL, &reason);
+    assert_int_equal(fw_topology_init(&topology, &reason), -ENOMEM);
+    assert_non_null(strstr(reason.text, "hwloc cannot read"));
+    rc = fw_topology_init_fake(&topology, "pu:2", NULL, &reason);
     hwloc_fails = false;
     assert_int_equal(rc, -ENOMEM);
     assert_string_equal(reason.text, "no CPUs in the topology \"pu:2\": Cannot allocate memory");
@@ -302,11 +318,13 @@ static void group_check(const char *machine, const struct fw_cpu_set *allowed, u
                         uint32_t count, const uint32_t expected[])
 {
     uint32_t places[64];
+    memset(places, 0xee, sizeof places);
     assert_int_equal(fw_topology_init_fake(&topology, machine, allowed, &reason), 0);
     assert_int_equal(fw_topology_group(&topology, size, count, places), 0);
     for (uint32_t i = 0; i < size * count; i++) {
         assert_int_equal(topology.cpus[places[i]].id, expected[i]);
     }
+    assert_int_equal(places[(size_t)size * count], 0xeeeeeeee); /* And no more. */
     fw_topology_fini(&topology);
 }
 
