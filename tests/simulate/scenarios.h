@@ -44,6 +44,8 @@ extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_ring;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
+extern const struct sim_scenario sim_scenario_sched_rate;
+extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
 extern const struct sim_scenario sim_scenario_server_faults;
 extern const struct sim_scenario sim_scenario_server_move;
@@ -74,6 +76,8 @@ extern const struct sim_scenario sim_scenario_ring_owner;
     &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
     &sim_scenario_engine_stop, \
+    &sim_scenario_sched_rate, \
+    &sim_scenario_sched_share, \
     &sim_scenario_server, \
     &sim_scenario_server_faults, \
     &sim_scenario_server_move, \

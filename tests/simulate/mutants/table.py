@@ -17,6 +17,8 @@ TURN = "src/engine/turn.c"
 DOMAIN = "src/engine/domain.c"
 QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
+TENANTS = "src/sched/tenants.c"
+DUES = "src/sched/dues.c"
 DISPATCH = "src/jobs/dispatch.c"
 HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
@@ -279,6 +281,24 @@ MUTANTS = [
     Mutant("server-drain-wakes-nobody", SERVER, "server-stop",
            "idle connections keep a server that drains waiting",
            [("        fw_fom_wake(&connection->fom); /* Alive", "        (void)connection; /* Alive")]),
+
+    # ---- the request scheduler
+    Mutant("sched-tokens-taken-twice", TENANTS, "sched-rate",
+           "two heads take the same tokens, so that the rate is more than was configured",
+           [("        if (atomic_compare_exchange_weak_explicit(&tenant->empty_at, &empty_at, start + price,\n"
+             "                                                  memory_order_relaxed, memory_order_relaxed)) {\n"
+             "            return true;\n        }",
+             "        atomic_store_explicit(&tenant->empty_at, start + price, memory_order_relaxed);\n"
+             "        return true;")]),
+    Mutant("sched-new-rate-not-noticed", DUES, "sched-rate",
+           "heads that wait for tokens of the old rate do not look whether there is a new one",
+           [("    return when_ns < limit_ns ? when_ns : limit_ns;", "    return (void)limit_ns, when_ns;")]),
+    Mutant("sched-virtual-time-not-shared", DUES, "sched-share",
+           "each head shares by weight for itself",
+           [("        atomic_fetch_add_explicit(&tenant->virtual_time, amount, memory_order_relaxed);\n", "")]),
+    Mutant("sched-virtual-time-counted-twice", DUES, "sched-share",
+           "what a head gave is held against its tenant once more as if another had given it",
+           [("        flow->seen += amount;\n", "")]),
 
     # ---- the table
     Mutant("table-bucket-not-asked-again", BUCKET_H, "table",
