@@ -35,6 +35,7 @@ static struct fw_sched_getter getter;
 static struct fw_sched_request requests[REQUESTS];
 static struct fw_sched_request *got; /* Not taken note of yet; NULL: nothing. */
 static bool is_asking;
+static bool is_refusing; /* Gives the next one back. */
 static int64_t clock_ns;
 static int64_t armed_ns;
 static uint64_t cost_of[TENANTS]; /* Given out so far, */
@@ -58,6 +59,10 @@ static int ready(struct fw_sched_getter *self, struct fw_sched_request *request)
 {
     assert_ptr_equal(self, &getter);
     is_asking = false;
+    if (is_refusing) {
+        is_refusing = false;
+        return -EAGAIN;
+    }
     got = request;
     return 0;
 }
@@ -98,6 +103,7 @@ static void start(enum fw_sched_policy_number policy, const struct fw_tenant_con
     memset(cost_of, 0, sizeof cost_of);
     memset(count_of, 0, sizeof count_of);
     is_asking = false;
+    is_refusing = false;
     got = NULL;
     clock_ns = S;
     armed_ns = INT64_MAX;
@@ -719,6 +725,36 @@ static void test_figures(void **state)
     stop();
 }
 
+/*
+ * What is given back is counted once, when it is taken, and charged once; its delay is that since
+ * it was given back where it had not waited before. If it is cancelled then, nothing was charged.
+ */
+static void test_given_back_counts_once(void **state)
+{
+    (void)state;
+    struct fw_tenant_figures figures;
+    start(FW_SCHED_WFQ, limited, FW_ARRAY_LENGTH(limited));
+    assert_null(take());
+    is_refusing = true;
+    arrive(0, 1, 1, 300);
+    assert_true(fw_sched_is_waiting(&requests[0]));
+    clock_ns += 1024;
+    assert_ptr_equal(take(), &requests[0]);
+    fw_tenants_read(tenants, 1, NULL, &figures);
+    assert_int_equal(figures.served, 1);
+    assert_int_equal(figures.cost, 300);
+    assert_int_equal(figures.delay_count[10], 1);
+    is_refusing = true;
+    assert_null(take());
+    arrive(1, 1, 1, 200); /* That is all that is in the bucket. */
+    fw_sched_cancel(&sched, &requests[1]);
+    arrive(2, 1, 1, 200);
+    assert_ptr_equal(take(), &requests[2]);
+    arrive(3, 1, 1, 1);
+    assert_null(take());
+    stop();
+}
+
 int main(void)
 {
 #define cmocka_unit_test_with(test, policy) \
@@ -756,6 +792,7 @@ int main(void)
         cmocka_unit_test_with(test_shed, TBF),
         cmocka_unit_test(test_shed_while_held),
         cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_given_back_counts_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -349,26 +349,46 @@ static void match(struct fw_sched *sched)
     }
 }
 
-/* Nobody was before it, and somebody waits for it. */
-static void request_pass(struct fw_sched *sched, struct fw_sched_request *request)
+/*
+ * Nobody was before it, and somebody waits for it. This is what a request meets in a server that
+ * keeps up, so it is kept free of all that only others need.
+ */
+static inline bool request_hand(struct fw_sched *sched, struct fw_sched_request *request)
 {
-    struct fw_sched_class class = request->class; /* Its life may end. */
     struct fw_sched_getter *getter = getter_take(sched);
     sched->busy = BUSY_MATCHING;
     bool is_returned = getter->ready(getter, request) != 0;
     sched->busy = 0;
     if (FW_UNLIKELY(is_returned)) {
-        request->since_ns = 0;
+        request->since_ns = sched->flows != NULL ? fw_sched_time(sched) : 0;
         request_return(sched, request);
-    } else if (FW_UNLIKELY(sched->flows != NULL)) {
-        uint32_t number = fw_flows_number(sched->flows, &class);
-        fw_counter_increment(&sched->flows->figures[number].passed);
-        fw_counter_add(&sched->flows->of[number].cost, class.cost);
+    } else {
+        sched->admitted_count++;
+        sched->passed_count++;
     }
-    sched->admitted_count += !is_returned;
-    sched->passed_count += !is_returned;
-    if (sched->getter != NULL) {
+    return !is_returned;
+}
+
+static void request_pass(struct fw_sched *sched, struct fw_sched_request *request)
+{
+    (void)request_hand(sched, request);
+    if (FW_UNLIKELY(sched->getter != NULL)) {
         match(sched); /* With what the call-back has handed in, or did not want. */
+    }
+}
+
+/* The same, where tenants are counted. */
+static __attribute__((noinline)) void request_pass_counted(struct fw_sched *sched,
+                                                           struct fw_sched_request *request)
+{
+    uint32_t number = fw_flows_number(sched->flows, &request->class);
+    uint32_t cost = request->class.cost; /* Its life may end. */
+    if (request_hand(sched, request)) {
+        fw_counter_increment(&sched->flows->figures[number].passed);
+        fw_counter_add(&sched->flows->of[number].cost, cost);
+    }
+    if (FW_UNLIKELY(sched->getter != NULL)) {
+        match(sched);
     }
 }
 
@@ -394,16 +414,9 @@ static void request_place(struct fw_sched *sched, struct fw_sched_request *reque
     }
 }
 
-void fw_sched_incoming(struct fw_sched *sched, struct fw_sched_request *request)
+/* It has to wait, be it but for a moment. */
+static void request_wait(struct fw_sched *sched, struct fw_sched_request *request)
 {
-    FW_ASSERT(!sched->is_shut_down && !fw_sched_is_waiting(request));
-    request->is_shed = false;
-    request->is_delayed = false;
-    if (FW_LIKELY(sched->waiting_count == 0 && sched->busy == 0 && sched->getter != NULL) &&
-        request_may_pass(sched, request)) {
-        request_pass(sched, request);
-        return;
-    }
     request->number = ++sched->number;
     if (sched->flows != NULL) {
         request->since_ns = fw_sched_time(sched);
@@ -411,6 +424,21 @@ void fw_sched_incoming(struct fw_sched *sched, struct fw_sched_request *request)
     waiting_change(sched, request, 1);
     request_place(sched, request);
     match(sched);
+}
+
+void fw_sched_incoming(struct fw_sched *sched, struct fw_sched_request *request)
+{
+    FW_ASSERT(!sched->is_shut_down && !fw_sched_is_waiting(request));
+    request->is_shed = false;
+    request->is_delayed = false;
+    bool is_alone = sched->waiting_count == 0 && sched->busy == 0 && sched->getter != NULL;
+    if (FW_UNLIKELY(!is_alone) || !request_may_pass(sched, request)) {
+        request_wait(sched, request);
+    } else if (FW_LIKELY(sched->flows == NULL)) {
+        request_pass(sched, request);
+    } else {
+        request_pass_counted(sched, request);
+    }
 }
 
 void fw_sched_get_next(struct fw_sched *sched, struct fw_sched_getter *getter)
