@@ -9,6 +9,8 @@
  *         .name = "lifo", .lets_pass = true, .init = ..., .enqueue = ..., .dequeue = ...};
  *     fw_sched_init(&sched, &(struct fw_sched_config){.custom = &lifo});
  *
+ * examples/shortest_first.c is a complete one.
+ *
  * A policy that has no place for a request (its tables are full) leaves it to the head's plain
  * queue by answering false, so that handing in cannot fail whatever the policy. The head asks the
  * policy first and its own queue then, but every so often the other way round: neither starves.

@@ -452,6 +452,67 @@ static void figures_check(const struct tally *tally)
     assert_int_equal(sum.shed, 0);
 }
 
+/* A policy of the user's own that has room for three, and leaves the rest to the head. */
+static struct fw_list few;
+static uint32_t few_count;
+
+static int few_init(struct fw_sched *self)
+{
+    (void)self;
+    fw_sched_list_init(&few);
+    few_count = 0;
+    return 0;
+}
+
+static bool few_enqueue(struct fw_sched *self, struct fw_sched_request *request)
+{
+    (void)self;
+    if (few_count == 3) {
+        return false;
+    }
+    few_count++;
+    fw_sched_list_push(&few, request);
+    return true;
+}
+
+static struct fw_sched_request *few_dequeue(struct fw_sched *self)
+{
+    (void)self;
+    struct fw_sched_request *request = fw_sched_list_pop(&few);
+    few_count -= request != NULL;
+    return request;
+}
+
+static void few_remove(struct fw_sched *self, struct fw_sched_request *request)
+{
+    (void)self;
+    few_count--;
+    fw_sched_list_remove(request);
+}
+
+static const struct fw_sched_policy few_policy = {.name = "few",
+                                                  .init = few_init,
+                                                  .enqueue = few_enqueue,
+                                                  .dequeue = few_dequeue,
+                                                  .remove = few_remove};
+
+/* What the policy has no place for is served too, however much comes that it has a place for. */
+static void test_policy_without_room(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_sched_switch_custom(&sched, &few_policy), 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        arrive(i);
+    }
+    uint32_t rounds = 0;
+    while (senders[3].given_count == 0) { /* The first that it had no place for. */
+        assert_true(++rounds <= FW_SCHED_URGENT_RATIO);
+        ask(0);
+        arrive(order[order_count - 1]);
+    }
+    finish();
+}
+
 /*
  * The same while time passes, tenants are held back, costs are corrected, dues change and policies
  * are switched: none is lost, doubled or stuck.
@@ -472,8 +533,10 @@ static void test_switching(void **state)
             fw_sched_poll(&sched);
         }
         if (fw_random_below(&dice, 50) == 0) {
-            int rc = fw_sched_switch(
-                &sched, (enum fw_sched_policy_number)fw_random_below(&dice, FW_SCHED_POLICIES));
+            uint64_t other = fw_random_below(&dice, FW_SCHED_POLICIES + 1);
+            int rc = other == FW_SCHED_POLICIES
+                         ? fw_sched_switch_custom(&sched, &few_policy)
+                         : fw_sched_switch(&sched, (enum fw_sched_policy_number)other);
             assert_int_equal(rc, 0);
             switched++;
         }
@@ -679,6 +742,7 @@ int main(void)
         cmocka_unit_test_every(test_shutdown_answers_who_waits, setup, teardown),
         cmocka_unit_test_every(test_bijection, setup, teardown),
         cmocka_unit_test_every(test_switching, setup_tenants, teardown_tenants),
+        cmocka_unit_test_every(test_policy_without_room, setup, teardown),
         cmocka_unit_test_every(test_tenants_without_memory, setup_tenants, teardown_tenants),
         cmocka_unit_test_every(test_switch_without_memory, setup, teardown),
         cmocka_unit_test_every(test_epoch, setup_mock, teardown),
