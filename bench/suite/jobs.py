@@ -13,8 +13,8 @@ WAKES = 20_000
 DISPATCHES = 100_000
 WAITING = 1_000_000
 LIMIT_NS = 150
-MIXED = 50_000  # About a second, after a search of 30 windows.
-FIXED = (4, 8, 16)
+MIXED = 10_000  # About 2 s, after a search of 30 windows.
+FIXED = (4, 6, 8, 10, 12, 16)
 HANDS = (1, 4, 16, 64)
 HAND_WORKERS = 4
 

@@ -58,7 +58,7 @@ static void climb_settle(struct fw_climb *climb)
 {
     climb->trial = climb->best;
     climb->rest = climb->patience;
-    climb->step = 1 + climb->best / 8;
+    climb->step = 1 + climb->best / 10; /* Wide enough to be told from chance, and no wider. */
     climb->failures = 0;
     if (climb->patience < FW_CLIMB_PATIENCE_MAX) {
         climb->patience *= 2;
@@ -97,8 +97,14 @@ static void climb_rest(struct fw_climb *climb, struct fw_climb_mean mean)
 {
     double ratio = mean.mean / climb->best_mean.mean;
     bool changed = ratio > 1 + CHANGE || ratio < 1 - CHANGE;
-    climb->best_mean = mean;
     climb->rest--;
+    if (changed && !climb->doubted) {
+        climb->doubted = true;
+        climb->rest += climb->rest == 0 ? 1 : 0; /* Not to be compared with, nor to set out from. */
+        return;
+    }
+    climb->doubted = false;
+    climb->best_mean = mean;
     if (changed) {
         climb->rest = 0;
         climb->peak = mean.mean;

@@ -16,7 +16,9 @@
  *              --not better: back, other direction, step halved--> CLIMBING
  *              --both directions failed with step 1--> SETTLED
  *
- * Steps double while they pay, so that n workers are reached in about log n windows.
+ * Steps double while they pay, so that n workers are reached in about log n windows. Whether the
+ * throughput has changed is decided by two windows in a row: one alone may have been disturbed by
+ * what else the machine had to do, and to climb then would be to compare with nothing.
  *
  * It knows nothing of workers, clocks or threads: it is given the throughput of each interval, and
  * says how many workers to have.
@@ -48,6 +50,7 @@ struct fw_climb {
     uint32_t failures; /* In a row, with step 1. */
     uint32_t patience;
     uint32_t rest; /* Windows left to rest; 0 while climbing. */
+    bool doubted;  /* The last window of rest was of another load, or disturbed. */
     bool has_best;
     struct fw_climb_mean best_mean;
     double peak; /* The highest mean since the load last changed. */

@@ -145,6 +145,40 @@ static void test_follows(void **state)
     assert_true(run_plant(&plant, &climb, &workers) >= 0.95);
 }
 
+/* One window in which the machine had something else to do moves nothing; two are another load. */
+static void test_disturbed(void **state)
+{
+    (void)state;
+    struct plant plant = {.serial = 0.10, .contended = 0.01, .noise = 0.02};
+    struct plant disturbed = {.serial = 0.10, .contended = 0.5, .noise = 0.02};
+    for (uint32_t seed = 1; seed <= 20; seed++) {
+        struct fw_climb climb;
+        uint32_t workers = 4;
+        fw_random_init(&plant.draw, seed);
+        fw_random_init(&disturbed.draw, seed);
+        fw_climb_init(&climb, 1, HIGH, workers);
+        while (climb.patience < FW_CLIMB_PATIENCE_MAX || climb.rest < FW_CLIMB_PATIENCE_MAX / 2) {
+            workers = window(&climb, &plant, workers);
+        }
+        uint32_t kept = climb.best;
+        for (uint32_t i = 0; i < 8; i++) {
+            workers = window(&climb, i % 4 == 0 ? &disturbed : &plant, workers);
+            assert_int_equal(workers, kept);
+        }
+        (void)window(&climb, &disturbed, workers);
+        assert_int_not_equal(window(&climb, &disturbed, workers), kept);
+        /* Nor does it set out from what a disturbed window has shown. */
+        fw_climb_init(&climb, 1, HIGH, workers);
+        while (climb.rest != 1) {
+            workers = window(&climb, &plant, workers);
+        }
+        kept = climb.best;
+        assert_int_equal(window(&climb, &disturbed, workers), kept);
+        assert_int_equal(climb.rest, 1); /* One more window, to compare with. */
+        assert_int_not_equal(window(&climb, &plant, workers), kept);
+    }
+}
+
 /* Limits hold, also where there is nothing to choose. */
 static void test_range(void **state)
 {
@@ -168,9 +202,8 @@ static void test_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plants),
-        cmocka_unit_test(test_noisy),
-        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_plants),  cmocka_unit_test(test_noisy),
+        cmocka_unit_test(test_follows), cmocka_unit_test(test_disturbed),
         cmocka_unit_test(test_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
