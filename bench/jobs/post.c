@@ -7,11 +7,11 @@
  * the first post to the last rejoin. A pool that does not hand requests back is given the same by
  * its own means: a count that the worker raises and the producer reads.
  *
- * SIDE: jobs; jobs-timing, with latencies measured; jobs-wake, where the producer waits for each
- * request before it posts the next, so that the worker sleeps; jobs-ageing, where WAITING more
- * requests wait with ageing on while COUNT of them are dispatched; jobs-mixed, where COUNT requests
- * compute or use a device on WAITING active workers of MIXED_WORKERS, or for 0 on as many as the
- * kernel finds best.
+ * SIDE: jobs; jobs-relaxed, whose worker takes as many at once as it may; jobs-timing, with
+ * latencies measured; jobs-wake, where the producer waits for each request before it posts the
+ * next, so that the worker sleeps; jobs-ageing, where WAITING more requests wait with ageing on
+ * while COUNT of them are dispatched; jobs-mixed, where COUNT requests compute or use a device on
+ * WAITING active workers of MIXED_WORKERS, or for 0 on as many as the kernel finds best.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -106,12 +106,12 @@ static void pipelined(struct fw_jobs *jobs, uint64_t count)
     }
 }
 
-static int64_t run_jobs(uint64_t count, uint64_t waiting, bool timing)
+static int64_t run_jobs(uint64_t count, uint32_t hand, bool timing)
 {
-    (void)waiting;
     struct fw_jobs_policy policy;
     policy_one_worker(&policy);
     policy.timing = timing;
+    policy.hand = hand;
     struct fw_jobs *jobs = kernel_start(&policy);
     pipelined(jobs, count / 10 + 1); /* Warm. */
     int64_t begin_ns = fw_clock_now_ns();
@@ -123,12 +123,20 @@ static int64_t run_jobs(uint64_t count, uint64_t waiting, bool timing)
 
 static int64_t side_jobs(uint64_t count, uint64_t waiting)
 {
-    return run_jobs(count, waiting, false);
+    (void)waiting;
+    return run_jobs(count, 1, false);
+}
+
+static int64_t side_relaxed(uint64_t count, uint64_t waiting)
+{
+    (void)waiting;
+    return run_jobs(count, FW_JOBS_HAND_MAX, false);
 }
 
 static int64_t side_timing(uint64_t count, uint64_t waiting)
 {
-    return run_jobs(count, waiting, true);
+    (void)waiting;
+    return run_jobs(count, 1, true);
 }
 
 static int64_t side_wake(uint64_t count, uint64_t waiting)
@@ -225,10 +233,10 @@ static int64_t side_ageing(uint64_t count, uint64_t waiting)
  * machine that has something else to do too moves all settings alike.
  */
 enum { MIXED_WORKERS = 32, MIXED_KINDS = 4, MIXED_WORK = 20000 };
-enum { DEVICE_DEPTH = 8, DEVICE_NS = 2000000 };
+enum { DEVICE_DEPTH = 8, DEVICE_FULL = DEVICE_DEPTH * DEVICE_DEPTH, DEVICE_NS = 2000000 };
 /* The search has 30 windows: of 8 samples, and one between two of them. */
 enum { MIXED_REVIEW_NS = 10000000 };
-#define MIXED_SEARCH_NS (30 * 9 * (int64_t)MIXED_REVIEW_NS)
+#define MIXED_SEARCH_NS ((int64_t)30 * 9 * MIXED_REVIEW_NS)
 static struct fw_mutex mixed_lock = FW_MUTEX_INITIALIZER(FW_RANK_METRICS);
 static _Atomic uint32_t device_users;
 static _Atomic uint32_t mixed_number;
@@ -249,7 +257,7 @@ static void device_use(void)
     fw_parker_init(&parker);
     int64_t users = (int64_t)atomic_fetch_add(&device_users, 1) + 1;
     int64_t excess = users > DEVICE_DEPTH ? users : DEVICE_DEPTH;
-    (void)fw_park_for(&parker, DEVICE_NS * excess * excess / (DEVICE_DEPTH * DEVICE_DEPTH));
+    (void)fw_park_for(&parker, DEVICE_NS * excess * excess / DEVICE_FULL);
     atomic_fetch_sub(&device_users, 1);
 }
 
@@ -310,8 +318,8 @@ static const struct side {
     const char *name;
     int64_t (*run)(uint64_t count, uint64_t waiting); /* Nanoseconds. */
 } sides[] = {
-    {"jobs", side_jobs},          {"jobs-timing", side_timing}, {"jobs-wake", side_wake},
-    {"jobs-ageing", side_ageing}, {"jobs-mixed", side_mixed},
+    {"jobs", side_jobs},      {"jobs-relaxed", side_relaxed}, {"jobs-timing", side_timing},
+    {"jobs-wake", side_wake}, {"jobs-ageing", side_ageing},   {"jobs-mixed", side_mixed},
 };
 
 int main(int argc, char **argv)
