@@ -50,6 +50,7 @@ enum fw_lock_rank {
     FW_RANK_LOG_SHARED = 79,    /* The log's ring for threads that have none of their own. */
     FW_RANK_LOG = 80,           /* The log's writer: anyone may log under any lock but a leaf. */
     FW_RANK_LOG_LISTS = 82,     /* Who logs: modules, sites, rings. Never held while writing. */
+    FW_RANK_COUNTERS = 83,      /* A leaf: counters of resources, and who has claimed what. */
     FW_RANK_DETAIL = 84,        /* A leaf: what `stats detail` counts per prefix of keys. */
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
     FW_RANK_BUCKET = 95,        /* No fw_mutex: see src/cache/bucket.h. */

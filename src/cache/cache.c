@@ -28,6 +28,12 @@ int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
         (void)fw_reason_errno(reason, error, "cannot make the cache");
         goto fail_locks;
     }
+    const struct fw_counters_config *counters = &cache->settings.counters;
+    error = counters->memory > 0 ? fw_counters_create(&cache->counters, counters, config->seed) : 0;
+    if (error != 0) {
+        (void)fw_reason_errno(reason, error, "cannot make the counters");
+        goto fail_counters;
+    }
     error = fw_table_create(&cache->table, config, reason);
     if (error != 0) {
         goto fail_table;
@@ -37,6 +43,8 @@ int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
     return 0;
 
 fail_table:
+    fw_counters_destroy(cache->counters);
+fail_counters:
     fw_locks_destroy(cache->locks);
 fail_locks:
     fw_detail_destroy(cache->detail);
@@ -46,6 +54,7 @@ fail_locks:
 void fw_cache_fini(struct fw_cache *cache)
 {
     fw_table_destroy(cache->table);
+    fw_counters_destroy(cache->counters);
     fw_locks_destroy(cache->locks);
     fw_detail_destroy(cache->detail);
 }

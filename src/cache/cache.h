@@ -26,6 +26,7 @@
 
 #include "base/base.h"
 #include "base/reason.h"
+#include "cache/counters.h"
 #include "cache/metrics.h"
 #include "cache/reply.h"
 #include "cache/table.h"
@@ -60,7 +61,14 @@ struct fw_cache_host {
     int (*shutdown)(void *server, bool is_graceful);
 };
 
-enum fw_protocol { FW_PROTOCOL_UNKNOWN, FW_PROTOCOL_TEXT, FW_PROTOCOL_BINARY };
+/* Counters (counters.h) are never chosen by what a client says: they have an address of their own.
+ */
+enum fw_protocol {
+    FW_PROTOCOL_UNKNOWN,
+    FW_PROTOCOL_TEXT,
+    FW_PROTOCOL_BINARY,
+    FW_PROTOCOL_COUNTERS,
+};
 
 struct fw_cache_settings {
     uint32_t item_size_max; /* memcached's -I: of its whole item; see fw_operation_fits(). */
@@ -73,18 +81,20 @@ struct fw_cache_settings {
     uint32_t lines_max;     /* Commands per turn of a connection; memcached's -R. */
     /* The only one that is spoken, memcached's -B; UNKNOWN: each connection's first byte says. */
     enum fw_protocol protocol;
+    struct fw_counters_config counters; /* `memory` 0: there are none. */
 };
 
 struct fw_cache {
     struct fw_table *table;
     struct fw_cache_settings settings;
     struct fw_cache_host host;
-    struct fw_metrics *registry; /* The server's: locals register what they count. Never NULL. */
-    struct fw_auth *auth;        /* The caller's, or NULL. */
-    struct fw_locks *locks;      /* The cache's own, with has_locking; else NULL. */
-    struct fw_detail *detail;    /* What `stats detail` counts. */
-    int64_t start_ns;            /* By fw_clock_now_ns(). */
-    int64_t start_wall_s;        /* The unix time at which the cache's clock stood at its start. */
+    struct fw_metrics *registry;  /* The server's: locals register what they count. Never NULL. */
+    struct fw_auth *auth;         /* The caller's, or NULL. */
+    struct fw_locks *locks;       /* The cache's own, with has_locking; else NULL. */
+    struct fw_counters *counters; /* The cache's own, or NULL. */
+    struct fw_detail *detail;     /* What `stats detail` counts. */
+    int64_t start_ns;             /* By fw_clock_now_ns(). */
+    int64_t start_wall_s;         /* The unix time at which the cache's clock stood at its start. */
     /* Of `debugtime`. Relaxed, both: a test waits for the answer. */
     _Atomic int64_t shift_s;
     _Atomic int64_t paused_ns; /* The clock stands still there; 0: it goes. */

@@ -42,6 +42,8 @@ enum fw_parsed fw_text_command(struct fw_session *session, struct fw_cache_local
                                struct fw_input *input);
 enum fw_parsed fw_binary_command(struct fw_session *session, struct fw_cache_local *local,
                                  struct fw_input *input);
+enum fw_parsed fw_counter_command(struct fw_session *session, struct fw_cache_local *local,
+                                  struct fw_input *input);
 
 /* In state KEYS: the next key of a get. */
 enum fw_parsed fw_text_key(struct fw_session *session, struct fw_cache_local *local,

@@ -28,6 +28,7 @@ void fw_session_init(struct fw_session *session, uint32_t client)
     FW_ASSERT(client != 0);
     *session = (struct fw_session){
         .protocol = FW_PROTOCOL_UNKNOWN, .state = FW_SESSION_COMMAND, .client = client};
+    fw_counters_client_init(&session->counting);
 }
 
 static void session_end_pending(struct fw_session *session, struct fw_cache_local *local)
@@ -69,6 +70,9 @@ void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
     free(session->hoard);
     session->hoard = NULL;
     fw_session_unlock_all(session, local);
+    if (!fw_list_is_empty(&session->counting.claims)) {
+        fw_counters_release_all(local->cache->counters, &session->counting, local->now);
+    }
     session->state = FW_SESSION_CLOSED;
 }
 
@@ -270,8 +274,11 @@ static enum fw_parsed run_command(struct fw_session *session, struct fw_cache_lo
     if (FW_UNLIKELY(session->protocol == FW_PROTOCOL_UNKNOWN)) {
         session->protocol = (uint8_t)protocol_choose(local->cache, *input->next);
     }
-    return session->protocol == FW_PROTOCOL_TEXT ? fw_text_command(session, local, input)
-                                                 : fw_binary_command(session, local, input);
+    if (FW_LIKELY(session->protocol == FW_PROTOCOL_TEXT)) {
+        return fw_text_command(session, local, input);
+    }
+    return session->protocol == FW_PROTOCOL_BINARY ? fw_binary_command(session, local, input)
+                                                   : fw_counter_command(session, local, input);
 }
 
 /* What the state needs to go on. A command also needs leave to begin: that is the budget. */

@@ -5,7 +5,8 @@
  * It does no I/O. Bytes go in, in whatever portions they arrive; replies go to the locality's
  * fw_reply. So the same code is served by the engine, driven by the simulator and fed by the
  * fuzzer. Unless the settings name the protocol, the first byte of a connection chooses it: 0x80 is
- * binary, all else is text, where each line's first word says whether it is classic or meta.
+ * binary, all else is text, where each line's first word says whether it is classic or meta. A
+ * connection to the counters' address speaks their protocol, which its owner sets after init().
  *
  * The parser goes over the bytes once, in place. A command whose bytes are all there is executed
  * from the input buffer: keys and values are not copied, except a value into its item. One that is
@@ -58,7 +59,7 @@ struct fw_listing; /* A list under way. */
 struct fw_hoard;   /* The line of a very long get. */
 
 struct fw_session {
-    uint8_t protocol; /* Before the first byte: unknown. */
+    uint8_t protocol; /* Before the first byte: unknown, unless the address says it. */
     uint8_t state;
     bool has_logged_in;
     uint8_t get_form;     /* In KEYS: which get it is; the text protocol's. */
@@ -69,6 +70,7 @@ struct fw_session {
     struct fw_pending *pending;
     struct fw_listing *listing;
     struct fw_hoard *hoard;
+    struct fw_counters_client counting; /* What it has claimed, in the counters' protocol. */
 };
 
 enum fw_session_end { FW_SESSION_INPUT, FW_SESSION_OUTPUT, FW_SESSION_TURN, FW_SESSION_CLOSE };

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cache/binary.h"
+#include "cache/counter_protocol.h"
 
 FW_LOG_MODULE(cache);
 
@@ -28,6 +29,8 @@ void fw_verbose_command(const struct fw_session *session, const char *bytes, siz
     fw_text_init(&text, shown, sizeof shown);
     if (session->protocol == FW_PROTOCOL_BINARY) {
         fw_binary_show_request(&text, bytes, size);
+    } else if (session->protocol == FW_PROTOCOL_COUNTERS) {
+        fw_counter_show_request(&text, bytes, size);
     } else {
         append_line(&text, bytes, size);
     }
@@ -44,6 +47,8 @@ void fw_verbose_answer(const struct fw_session *session, const char *bytes, size
     fw_text_init(&text, shown, sizeof shown);
     if (session->protocol == FW_PROTOCOL_BINARY) {
         fw_binary_show_answer(&text, bytes, size);
+    } else if (session->protocol == FW_PROTOCOL_COUNTERS) {
+        fw_counter_show_answer(&text, bytes, size);
     } else {
         append_line(&text, bytes, size);
     }
