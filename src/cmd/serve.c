@@ -76,7 +76,7 @@ static const struct fw_option serve_options[] = {
                    .help = "print this help and exit"),
 };
 
-enum { TABLE_IGNORED = 6, TABLES };
+enum { TABLE_IGNORED = 7, TABLES };
 
 struct serve {
     struct serve_config config;
@@ -97,6 +97,8 @@ static void serve_tables(struct serve *serve)
     }
     const struct fw_option_table tables[TABLES] = {
         TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
+        TABLE("counter", fw_server_counters_options, fw_server_counters_options_count,
+              &serve->server.counters, false),
         TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
         TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
         TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),

@@ -60,6 +60,7 @@ static int connection_start(struct fw_server *server, struct fw_listening *liste
     connection->request.class = (struct fw_sched_class){.client = server->next_client, .cost = 1};
     atomic_init(&connection->active_ns, fw_clock_now_ns());
     fw_session_init(&connection->session, server->next_client);
+    connection->session.protocol = (uint8_t)listening->protocol;
     fw_fom_start(fom);
     return 0;
 }
@@ -88,7 +89,9 @@ static void listening_refuse(struct fw_listening *listening, int fd)
 {
     /* A client too many is told so and closed, as memcached does it. */
     static char text[] = "ERROR Too many open connections\r\n";
-    struct iovec words = {.iov_base = text, .iov_len = sizeof text - 1};
+    /* The protocol of counters has no words for that. */
+    size_t length = listening->protocol == FW_PROTOCOL_COUNTERS ? 0 : sizeof text - 1;
+    struct iovec words = {.iov_base = text, .iov_len = length};
     figure_increment(&listening->server->rejected_count);
     fw_listener_refuse(&listening->listener, fd, &words);
 }
@@ -176,7 +179,7 @@ void fw_listen_resume(struct fw_server *server)
 }
 
 static int listen_on(struct fw_server *server, const struct fw_address *address,
-                     struct fw_reason *reason)
+                     enum fw_protocol protocol, struct fw_reason *reason)
 {
     if (server->listening_count == FW_LISTENERS_MAX) {
         return fw_reason_set(reason, -E2BIG, "too many addresses to listen on, at most %d",
@@ -184,6 +187,7 @@ static int listen_on(struct fw_server *server, const struct fw_address *address,
     }
     struct fw_listening *listening = &server->listening[server->listening_count];
     listening->server = server;
+    listening->protocol = protocol;
     struct fw_listener_options options = {.backlog = (int)server->config.backlog,
                                           .mode = (mode_t)server->config.unix_mode};
     int rc = fw_listener_open(&listening->listener, server->reactor, address, &options,
@@ -195,19 +199,37 @@ static int listen_on(struct fw_server *server, const struct fw_address *address,
     server->open_count++;
     char text[FW_ADDRESS_TEXT_SIZE];
     fw_address_format(&listening->listener.address, text);
-    FW_LOG(server, NOTICE, "listening on %s", text);
+    FW_LOG(server, NOTICE, "listening on %s%s", text,
+           protocol == FW_PROTOCOL_COUNTERS ? " for counters" : "");
     return 0;
 }
 
 /* Every address that `text` stands for. */
-static int listen_on_text(struct fw_server *server, const char *text, struct fw_reason *reason)
+static int listen_on_text(struct fw_server *server, const char *text, enum fw_protocol protocol,
+                          struct fw_reason *reason)
 {
     struct fw_address addresses[FW_LISTENERS_MAX];
-    int count = fw_address_parse(text, (uint16_t)server->config.port, FW_ADDRESS_RESOLVE, addresses,
+    uint64_t port =
+        protocol == FW_PROTOCOL_COUNTERS ? server->config.counters.port : server->config.port;
+    int count = fw_address_parse(text, (uint16_t)port, FW_ADDRESS_RESOLVE, addresses,
                                  FW_LISTENERS_MAX, reason);
     int rc = count < 0 ? count : 0;
     for (int i = 0; i < count && rc == 0; i++) {
-        rc = listen_on(server, &addresses[i], reason);
+        rc = listen_on(server, &addresses[i], protocol, reason);
+    }
+    return rc;
+}
+
+/* Every text of the list, or this machine's own address if it is empty. */
+static int listen_on_list(struct fw_server *server, const struct fw_option_list *list,
+                          enum fw_protocol protocol, struct fw_reason *reason)
+{
+    if (list->count == 0) {
+        return listen_on_text(server, "127.0.0.1", protocol, reason);
+    }
+    int rc = 0;
+    for (size_t i = 0; i < list->count && rc == 0; i++) {
+        rc = listen_on_text(server, list->items[i], protocol, reason);
     }
     return rc;
 }
@@ -217,12 +239,13 @@ int fw_listen_open(struct fw_server *server, struct fw_reason *reason)
     const struct fw_server_config *config = &server->config;
     int rc = 0;
     if (config->unix_socket != NULL) {
-        rc = listen_on_text(server, config->unix_socket, reason);
-    } else if (config->listen.count == 0) {
-        rc = listen_on_text(server, "127.0.0.1", reason);
+        rc = listen_on_text(server, config->unix_socket, FW_PROTOCOL_UNKNOWN, reason);
     }
-    for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
-        rc = listen_on_text(server, config->listen.items[i], reason);
+    if (rc == 0 && (config->unix_socket == NULL || config->listen.count > 0)) {
+        rc = listen_on_list(server, &config->listen, FW_PROTOCOL_UNKNOWN, reason);
+    }
+    if (rc == 0 && config->counters.is_enabled) {
+        rc = listen_on_list(server, &config->counters.listen, FW_PROTOCOL_COUNTERS, reason);
     }
     return rc;
 }

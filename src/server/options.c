@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "engine/core.h"
+#include "io/clock.h"
 
 static const char *const protocols[] = {"auto", "ascii", "binary", NULL};
 const char *const fw_server_io_engines[] = {"epoll", "io_uring", NULL};
@@ -71,6 +72,25 @@ const struct fw_option fw_server_options[] = {
         .help = "how to reach the network"),
 };
 const size_t fw_server_options_count = FW_ARRAY_LENGTH(fw_server_options);
+
+#define COUNTERS(type, field, option_name, ...)                                     \
+    FW_OPTION_##type(struct fw_server_counters_config, field, .section = "counter", \
+                     .name = option_name, __VA_ARGS__)
+
+const struct fw_option fw_server_counters_options[] = {
+    COUNTERS(BOOL, is_enabled, "enable", .default_text = "no",
+             .help = "serve yrmcds' counters of resources, to whoever can connect"),
+    COUNTERS(LIST, listen, "listen", .value_name = "ADDRESS",
+             .help = "addresses to serve them on, as for --listen; 127.0.0.1 if none is given"),
+    COUNTERS(UINT, port, "port", .default_text = "11215", .max = 65535,
+             .help = "TCP port for addresses without one; 0 lets the system choose"),
+    COUNTERS(SIZE, memory, "memory", .default_text = "64m", .min = 1 << 20, .max = INT64_C(1) << 36,
+             .help = "memory for counters and who has claimed what"),
+    COUNTERS(DURATION, interval_ns, "stat-interval", .default_text = "1d", .unit = "s",
+             .min = FW_NS_PER_S, .max = 365 * INT64_C(86400) * FW_NS_PER_S,
+             .help = "of which a counter's highest consumption is kept"),
+};
+const size_t fw_server_counters_options_count = FW_ARRAY_LENGTH(fw_server_counters_options);
 
 /* With memcached's letter, or 0. */
 #define TEXT(option_flag, option_name)                                                             \

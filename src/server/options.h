@@ -21,6 +21,15 @@
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
 
+/* Counters of resources (cache/counters.h), which have an address of their own. */
+struct fw_server_counters_config {
+    bool is_enabled;
+    struct fw_option_list listen; /* Addresses; those without a port get `port`. */
+    uint64_t port;
+    uint64_t memory;
+    int64_t interval_ns;
+};
+
 struct fw_server_config {
     struct fw_option_list listen; /* Addresses; those without a port get `port`. */
     uint64_t port;
@@ -50,6 +59,7 @@ struct fw_server_config {
     enum fw_server_io_engine io_engine;
 
     /* Of the parts; each has a table of its own. All zero is sensible. */
+    struct fw_server_counters_config counters;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
     struct fw_sched_config sched;
@@ -60,6 +70,9 @@ extern const char *const fw_server_io_engines[];
 
 extern const struct fw_option fw_server_options[];
 extern const size_t fw_server_options_count;
+
+extern const struct fw_option fw_server_counters_options[];
+extern const size_t fw_server_counters_options_count;
 
 /* What is accepted and ignored: one field for each kind of value, all rows write there. */
 struct fw_server_ignored {

@@ -105,6 +105,12 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
         .lines_max = (uint32_t)config->turn_commands,
         .protocol = protocol,
     };
+    if (config->counters.is_enabled) {
+        cache->settings.counters = (struct fw_counters_config){
+            .memory = config->counters.memory,
+            .interval_s = (uint32_t)(config->counters.interval_ns / FW_NS_PER_S),
+        };
+    }
     cache->host = (struct fw_cache_host){.server = server,
                                          .stats = fw_server_stats,
                                          .stats_reset = fw_server_stats_reset,

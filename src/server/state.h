@@ -35,7 +35,8 @@ enum { FW_LISTENERS_MAX = 32 };
 struct fw_listening {
     struct fw_listener listener;
     struct fw_server *server;
-    bool is_paused; /* Goes on when a connection has closed. */
+    enum fw_protocol protocol; /* UNKNOWN: what the client begins with. */
+    bool is_paused;            /* Goes on when a connection has closed. */
 };
 
 enum fw_server_wish { FW_SERVER_RUN, FW_SERVER_DRAIN, FW_SERVER_STOP };

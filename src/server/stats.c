@@ -157,7 +157,10 @@ static uint64_t tcp_port(const struct fw_server *server)
 {
     uint64_t port = 0;
     for (uint32_t i = 0; i < server->listening_count && port == 0; i++) {
-        port = fw_address_port(&server->listening[i].listener.address);
+        const struct fw_listening *listening = &server->listening[i];
+        if (listening->protocol != FW_PROTOCOL_COUNTERS) {
+            port = fw_address_port(&listening->listener.address);
+        }
     }
     return port;
 }
@@ -199,6 +202,7 @@ static void rows_settings(const struct rows *rows)
     row_yes(rows, "track_sizes", config->has_sizes);
     row_yes(rows, "dump_enabled", !config->no_dump);
     row_yes(rows, "locking_enabled", config->has_locking);
+    row_yes(rows, "counters_enabled", config->counters.is_enabled);
 }
 
 static void conn_row(const struct rows *rows, int fd, const char *what, const char *value)

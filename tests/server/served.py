@@ -36,6 +36,8 @@ class Served:
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, preexec_fn=self._limit)
         expected = max(1, sum(self.command.count(flag) for flag in ("--listen", "--unix-socket")))
+        if "--counter-enable" in self.command:
+            expected += max(1, self.command.count("--counter-listen"))
         while len(self.addresses) < expected:
             line = self.process.stderr.readline()
             if line == "":
