@@ -307,8 +307,7 @@ out_disk:
 
 /* ---- attach ---- */
 
-/* A number for this host until it boots again, so that what its processes left is known as such. */
-static uint64_t host_number(void)
+uint64_t fw_ring_host_number(void)
 {
     char *text;
     size_t size;
@@ -537,7 +536,7 @@ int fw_ring_attach(struct fw_ring **made, const struct fw_ring_options *options,
         }
     }
     if (rc == 0) {
-        rc = attach_with(ring, ring->disk, host_number(), options->sector_size, reason);
+        rc = attach_with(ring, ring->disk, fw_ring_host_number(), options->sector_size, reason);
     }
     if (rc != 0) {
         ring_free(ring);

@@ -122,6 +122,9 @@ FW_MUST_CHECK int fw_ring_attach_on(struct fw_ring **ring, struct fw_disk *disk,
                                     const struct fw_ring_options *options,
                                     struct fw_reason *reason);
 
+/* A number for this host until it boots again, so that what its processes left is known as such. */
+uint64_t fw_ring_host_number(void);
+
 /* Opens a disk such that its sectors are those of format 1. */
 FW_MUST_CHECK int fw_ring_disk_open(struct fw_disk **disk, const struct fw_disk_options *options,
                                     struct fw_reason *reason);
