@@ -36,6 +36,8 @@ enum fw_lock_rank {
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
     FW_RANK_CORE = 60,          /* The threads of a core. */
     FW_RANK_TENANTS = 62,       /* A set of tenants: names, dues, which heads there are. */
+    FW_RANK_VOLUME_TURN = 63,   /* Who looks after an agent's pool; rings are used under it. */
+    FW_RANK_VOLUME = 64,        /* An agent's pool and its volumes' maps; held for no I/O. */
     FW_RANK_CHANNEL = 65,       /* Shared channels and resources. */
     FW_RANK_JOURNAL = 67,       /* A journal: who performs, who waits. */
     FW_RANK_RING = 68,          /* A ring on a disk: its operations; the disk is used under it. */

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent, inside. Private to src/volume, its tests and the simulator.
+ *
+ * Its life on the down ring:
+ *
+ *     START ──suspend──► ASKED ──acknowledged──► drop all, resume ──► RESUMED ──list──► RUNNING
+ *       ▲ the pool is empty from here                                                   │
+ *       └────────────── LEFT ◄── the manager has suspended the up ring ─────────────────┘
+ *
+ * and one allocation:
+ *
+ *     take extents from the pool, reserve the places in the map      under `lock`
+ *     push PLACE into the up ring: two durable writes                without any lock
+ *     the places are mapped                                          under `lock`
+ *
+ * The push is the only durable step: before it the extents are the pool's, after it the volume's,
+ * and nobody has written to them. An agent that dies anywhere leaves nothing to undo.
+ *
+ * No resync begins while a push is under way: its extents are in no pool, and a list made before
+ * the push arrived would call them free.
+ *
+ * Disks. The up ring has a disk of its own, driven by whoever allocates; all else is done by one
+ * thread at a time, on another.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/mutex.h"
+#include "io/file.h"
+#include "volume/queue.h"
+#include "volume/store.h"
+
+enum fw_volume_phase {
+    FW_VOLUME_START,
+    FW_VOLUME_ASKED,
+    FW_VOLUME_RESUMED,
+    FW_VOLUME_RUNNING,
+    FW_VOLUME_LEFT,
+};
+
+/* Runs of extents, used from the front. */
+struct fw_volume_pool {
+    struct fw_volume_run *runs; /* From the heap. */
+    uint32_t first;
+    uint32_t count; /* Of runs, those before `first` included. */
+    uint32_t room;
+    uint64_t extents;
+};
+
+enum fw_volume_place_state {
+    FW_VOLUME_HOLE,
+    FW_VOLUME_MAPPED,
+    FW_VOLUME_BUSY, /* Being placed or given back; nobody may use it. */
+};
+
+struct fw_volume_place {
+    uint64_t generation;
+    uint32_t extent;
+    uint8_t state; /* enum fw_volume_place_state */
+};
+
+struct fw_volume {
+    struct fw_volume_agent *agent;
+    struct fw_list_link link;
+    struct fw_volume_uuid uuid;
+    char name[FW_VOLUME_NAME_MAX + 1];
+    uint64_t size;
+    struct fw_volume_place *places;
+};
+
+struct fw_volume_agent {
+    /* Constant. */
+    struct fw_disk *disk, *up_disk;
+    bool owns_disks;
+    bool is_locked;
+    struct fw_file_lock file_lock;
+    struct fw_volume_store *store, *up_store;
+    uint32_t host;
+    struct fw_disk *up_part, *down_part;
+    struct fw_ring *up, *down;
+
+    struct fw_mutex turn;           /* FW_RANK_VOLUME_TURN. Guards what follows, and `disk`. */
+    struct fw_volume_pool incoming; /* A complete list, until its last part is there. */
+    bool is_incoming;
+    uint64_t keep; /* The manager wants no more in the pool than that. */
+
+    struct fw_mutex lock; /* FW_RANK_VOLUME. Guards what follows. */
+    enum fw_volume_phase phase;
+    int broken;
+    uint32_t under_way; /* Pushes. */
+    uint64_t seen;      /* Grants up to this generation have been taken in. */
+    struct fw_volume_pool pool;
+    struct fw_list volumes;
+};
+
+struct fw_volume_agent_disks {
+    struct fw_disk *rest;
+    struct fw_disk *up; /* May be the same where there is one thread. */
+};
+
+/* As fw_volume_agent_open(), on disks that stay the caller's and are not locked. */
+FW_MUST_CHECK int fw_volume_agent_open_on(struct fw_volume_agent **agent,
+                                          const struct fw_volume_agent_disks *disks,
+                                          uint64_t host_number, const char *host,
+                                          struct fw_reason *reason);
+
+/* Lets go of everything, open volumes too, as a crash would. For tests, and after an error. */
+void fw_volume_agent_drop(struct fw_volume_agent *agent);
+
+/* ---- local_pool.c: no locks, no I/O ---- */
+
+/* Returns 0 or -ENOMEM; then nothing was added. */
+FW_MUST_CHECK int fw_volume_pool_add(struct fw_volume_pool *pool, const struct fw_volume_run *run);
+
+/* Takes up to `count` extents that lie together; the pool is not empty. */
+struct fw_volume_run fw_volume_pool_take(struct fw_volume_pool *pool, uint64_t count);
+void fw_volume_pool_clear(struct fw_volume_pool *pool); /* Keeps its memory. */
+void fw_volume_pool_fini(struct fw_volume_pool *pool);
+
+/* ---- local.c: for local_volume.c ---- */
+
+/*
+ * Pushes the batch into the up ring, between under_way_begin() and _end(), without the lock. What
+ * is left over of an error is said here: 0, FW_VOLUME_WAIT, -ESHUTDOWN, -EMSGSIZE: not pushed;
+ * others: the agent is broken, nobody knows.
+ */
+FW_MUST_CHECK int fw_volume_agent_push(struct fw_volume_agent *agent,
+                                       const struct fw_volume_batch *batch,
+                                       struct fw_reason *reason);
+
+/* Why nothing can be pushed now, or 0. Under the lock. */
+FW_MUST_CHECK int fw_volume_agent_check(const struct fw_volume_agent *agent,
+                                        struct fw_reason *reason);
