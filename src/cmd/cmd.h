@@ -33,6 +33,7 @@ extern const struct fw_command fw_cmd_log;
 extern const struct fw_command fw_cmd_ring;
 extern const struct fw_command fw_cmd_serve;
 extern const struct fw_command fw_cmd_version;
+extern const struct fw_command fw_cmd_volume;
 
 /* All commands in the order of the list; NULL at the end. */
 extern const struct fw_command *const fw_commands[];

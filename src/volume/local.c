@@ -272,10 +272,12 @@ void fw_volume_agent_close(struct fw_volume_agent *agent, bool give_back)
     struct fw_reason reason = {.text = ""};
     FW_ASSERT(fw_list_is_empty(&agent->volumes));
     uint64_t before = UINT64_MAX;
+    uint64_t left = fw_volume_agent_pool(agent);
     int rc = 0;
-    while (give_back && rc == 0 && agent->pool.extents > 0 && agent->pool.extents < before) {
-        before = agent->pool.extents;
+    while (give_back && rc == 0 && left > 0 && left < before) { /* Or the ring is full. */
         rc = pool_return(agent, 0, &reason);
+        before = left;
+        left = fw_volume_agent_pool(agent);
     }
     if (rc != 0 && rc != -ESHUTDOWN) {
         FW_LOG(volume, WARNING, "the pool stays the host's: %s", reason.text);
@@ -380,10 +382,18 @@ static int message_run(struct fw_volume_agent *agent, const struct fw_volume_mes
     return rc;
 }
 
+static enum fw_volume_phase phase_get(struct fw_volume_agent *agent)
+{
+    fw_mutex_lock(&agent->lock); /* Who allocates may find out that we have to leave. */
+    enum fw_volume_phase phase = agent->phase;
+    fw_mutex_unlock(&agent->lock);
+    return phase;
+}
+
 static int message_take(struct fw_volume_agent *agent, const struct fw_volume_message *message)
 {
-    return agent->phase == FW_VOLUME_RUNNING ? message_run(agent, message)
-                                             : message_list(agent, message);
+    return phase_get(agent) == FW_VOLUME_RUNNING ? message_run(agent, message)
+                                                 : message_list(agent, message);
 }
 
 static void phase_set(struct fw_volume_agent *agent, enum fw_volume_phase phase)
@@ -455,7 +465,8 @@ static int step_running(struct fw_volume_agent *agent, struct fw_reason *reason)
     if (rc == 0) {
         rc = messages_pop(agent, message_take, reason);
     }
-    if (rc >= 0 && agent->phase == FW_VOLUME_RUNNING && fw_volume_agent_pool(agent) > agent->keep) {
+    if (rc >= 0 && phase_get(agent) == FW_VOLUME_RUNNING &&
+        fw_volume_agent_pool(agent) > agent->keep) {
         int returned = pool_return(agent, agent->keep, reason);
         agent->keep = UINT64_MAX; /* Until it is said again. */
         rc = returned != 0 ? returned : rc;
@@ -468,7 +479,7 @@ static int step_phases(struct fw_volume_agent *agent, struct fw_reason *reason)
 {
     int rc = 0;
     while (rc == 0) {
-        enum fw_volume_phase before = agent->phase;
+        enum fw_volume_phase before = phase_get(agent);
         switch (before) {
         case FW_VOLUME_LEFT: /* The manager has connected us again. */
             phase_set(agent, FW_VOLUME_START);
@@ -495,7 +506,9 @@ int fw_volume_agent_step(struct fw_volume_agent *agent, struct fw_ring_reason *p
 {
     struct fw_reason *reason = fw_volume_reason(public_reason);
     fw_mutex_lock(&agent->turn);
+    fw_mutex_lock(&agent->lock);
     int rc = agent->broken;
+    fw_mutex_unlock(&agent->lock);
     if (rc != 0) {
         (void)fw_reason_set(reason, rc, "the agent has failed; open it anew");
     } else {

@@ -80,6 +80,13 @@ void sim_disk_make(const char *path, uint64_t size, uint32_t sector_size)
     fw_list_init(&platter->openings);
 }
 
+uint8_t *sim_disk_look(const char *path)
+{
+    struct platter *platter = platter_find(path);
+    FW_ASSERT(platter != NULL);
+    return platter->current;
+}
+
 static void pending_free_oldest(struct platter *platter)
 {
     struct pending *pending = platter->pending;
@@ -331,6 +338,7 @@ static int disk_open(struct fw_disk **disk, const struct fw_disk_options *option
     fw_list_init(&made->finished);
     fw_list_push_back(&platter->openings, &made->link);
     made->disk.backend = &backend;
+    made->disk.name = platter->path;
     made->disk.fd = made->event->fd;
     made->disk.depth = options->depth != 0 ? options->depth : FW_DISK_DEPTH_DEFAULT;
     made->disk.properties =

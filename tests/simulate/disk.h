@@ -31,6 +31,9 @@ void sim_disk_make(const char *path, uint64_t size, uint32_t sector_size);
  */
 void sim_disk_crash(const char *path);
 
+/* What a read would find at this very moment, all of it, without taking time. Not to be changed. */
+uint8_t *sim_disk_look(const char *path);
+
 /* Makes fw_disk_open() open simulated disks from now on. */
 void sim_disk_install(void);
 

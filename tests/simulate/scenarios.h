@@ -53,6 +53,8 @@ extern const struct sim_scenario sim_scenario_server_stop;
 extern const struct sim_scenario sim_scenario_table;
 extern const struct sim_scenario sim_scenario_ring;
 extern const struct sim_scenario sim_scenario_ring_owner;
+extern const struct sim_scenario sim_scenario_planted_volume;
+extern const struct sim_scenario sim_scenario_volume;
 
 /* clang-format off */
 #define SIM_SCENARIOS \
@@ -86,6 +88,7 @@ extern const struct sim_scenario sim_scenario_ring_owner;
     &sim_scenario_ring, \
     &sim_scenario_ring_owner, \
     &sim_scenario_epoch, \
+    &sim_scenario_volume, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \
@@ -99,6 +102,7 @@ extern const struct sim_scenario sim_scenario_ring_owner;
     &sim_scenario_planted_flush, \
     &sim_scenario_planted_log, \
     &sim_scenario_planted_ring, \
+    &sim_scenario_planted_volume, \
     &sim_scenario_jobs_planted_admission, \
     &sim_scenario_jobs_planted_exist, \
     &sim_scenario_jobs_planted_wakeup

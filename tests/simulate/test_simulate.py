@@ -15,6 +15,7 @@ PLANTED = {
     "planted-flush": "version >= made",
     "planted-log": "rc >= 0",
     "planted-ring": "state.producer == producer",
+    "planted-volume": "is in the pool of host",
     "jobs-planted-admission": "expected",
     "jobs-planted-exist": "!early.none_exist",
     "jobs-planted-wakeup": "deadlock",
@@ -54,6 +55,7 @@ HONEST = [
     "server-move",
     "server-stop",
     "table",
+    "volume",
 ]
 
 

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fairway volume ACTION PATH [NAME]: groups of thin volumes on a shared disk.
+ *
+ * What changes a group is done by its manager. These actions are one for a moment, so while another
+ * manager runs they are refused; hosts do not notice either.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fairway/log.h>
+#include <fairway/volume.h>
+
+#include "base/json.h"
+#include "base/option.h"
+#include "base/thread.h"
+#include "cmd/volume.h"
+#include "io/clock.h"
+#include "io/disk.h"
+#include "volume/store.h"
+
+enum { JSON_BUFFER = 64 << 10, UUID_TEXT = 2 * FW_VOLUME_UUID_SIZE + 1 };
+
+static const struct fw_option volume_options[] = {
+    FW_OPTION_SIZE(struct fw_cmd_volume, size, .name = "size", .default_text = "0",
+                   .help = "format: make or extend a file to this size"),
+    FW_OPTION_SIZE(struct fw_cmd_volume, extent_size, .name = "extent-size", .default_text = "4m",
+                   .help = "format: bytes of an extent"),
+    FW_OPTION_UINT(struct fw_cmd_volume, hosts, .name = "hosts", .default_text = "16", .min = 1,
+                   .max = FW_VOLUME_HOSTS_MAX, .help = "format: how many can be connected"),
+    FW_OPTION_SIZE(struct fw_cmd_volume, ring_size, .name = "ring-size", .default_text = "1m",
+                   .help = "format: bytes of each host's two rings, and of the redo log"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, replace, .name = "replace", .default_text = "no",
+                   .help = "format: also where there is a group already"),
+    FW_OPTION_UINT(struct fw_cmd_volume, extents, .name = "extents", .default_text = "0",
+                   .max = FW_VOLUME_EXTENTS_MAX, .help = "create, resize: size of the volume"),
+    FW_OPTION_UINT(struct fw_cmd_volume, pool_min, .name = "pool-min", .default_text = "16",
+                   .min = 1, .max = FW_VOLUME_EXTENTS_MAX, .unit = "extents",
+                   .help = "manager: what a host always has in advance"),
+    FW_OPTION_UINT(struct fw_cmd_volume, pool_max, .name = "pool-max", .default_text = "0",
+                   .max = FW_VOLUME_EXTENTS_MAX, .unit = "extents",
+                   .help = "manager: ... and at most; 0 is as much as its ring can list"),
+    FW_OPTION_DURATION(struct fw_cmd_volume, quiet_ns, .name = "quiet", .default_text = "60",
+                       .min = 1, .help = "manager: how long demand is low before a pool shrinks"),
+    FW_OPTION_DURATION(struct fw_cmd_volume, interval_ns, .name = "interval", .unit = "ms",
+                       .default_text = "100", .min = FW_NS_PER_MS,
+                       .max = (int64_t)FW_RING_BEAT_MS * FW_NS_PER_MS,
+                       .help = "manager, agent: how often to look into the rings"),
+    FW_OPTION_DURATION(struct fw_cmd_volume, wait_ns, .name = "wait", .default_text = "0",
+                       .help = "disconnect: how long to wait for the host; agent: for extents"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
+                   .help = "agent: do what standard input says, line by line"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, json, .name = "json", .default_text = "no",
+                   .help = "list, hosts, dump, check: print one JSON object"),
+};
+
+static struct fw_option_table volume_table(struct fw_cmd_volume *config)
+{
+    return (struct fw_option_table){.module = "volume",
+                                    .options = volume_options,
+                                    .count = FW_ARRAY_LENGTH(volume_options),
+                                    .config = config};
+}
+
+static enum fw_cmd_status failed(const struct fw_cmd_volume *config, const char *text)
+{
+    return fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, text);
+}
+
+static enum fw_cmd_status answer(const struct fw_cmd_volume *config, int rc,
+                                 const struct fw_ring_reason *reason)
+{
+    return rc == 0 ? FW_CMD_OK : failed(config, reason->text);
+}
+
+/* ---- what changes a group ---- */
+
+static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
+{
+    const struct fw_volume_format format = {.path = config->path,
+                                            .size = config->size,
+                                            .extent_size = config->extent_size,
+                                            .hosts_max = (uint32_t)config->hosts,
+                                            .ring_size = config->ring_size,
+                                            .log_size = config->ring_size,
+                                            .replace = config->replace};
+    struct fw_ring_reason reason;
+    int rc = fw_volume_format(&format, &reason);
+    return answer(config, rc, &reason);
+}
+
+static int do_create(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                     struct fw_ring_reason *reason)
+{
+    return fw_volume_manager_create(manager, config->name, config->extents, reason);
+}
+
+static int do_resize(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                     struct fw_ring_reason *reason)
+{
+    return fw_volume_manager_resize(manager, config->name, config->extents, reason);
+}
+
+static int do_remove(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                     struct fw_ring_reason *reason)
+{
+    return fw_volume_manager_remove(manager, config->name, reason);
+}
+
+static int do_connect(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                      struct fw_ring_reason *reason)
+{
+    return fw_volume_manager_connect(manager, config->name, reason);
+}
+
+static int do_reclaim(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                      struct fw_ring_reason *reason)
+{
+    return fw_volume_manager_reclaim(manager, config->name, reason);
+}
+
+static int do_flush(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                    struct fw_ring_reason *reason)
+{
+    (void)manager; /* Closing it does that. */
+    (void)config;
+    (void)reason;
+    return 0;
+}
+
+static int do_disconnect(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+                         struct fw_ring_reason *reason)
+{
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    int64_t deadline_ns = fw_clock_now_ns() + config->wait_ns;
+    int rc = fw_volume_manager_disconnect(manager, config->name, reason);
+    while (rc == 0) {
+        rc = fw_volume_manager_step(manager, reason);
+        if (rc != 0 || !fw_volume_manager_has_host(manager, config->name)) {
+            return rc;
+        }
+        if (fw_clock_now_ns() >= deadline_ns) {
+            (void)snprintf(reason->text, sizeof reason->text,
+                           "'%s' was asked to go and has not answered; it goes when it does, or "
+                           "reclaim it if it is dead",
+                           config->name);
+            return -ETIMEDOUT;
+        }
+        (void)fw_park_for(&parker, config->interval_ns);
+    }
+    return rc;
+}
+
+static enum fw_cmd_status managed(const struct fw_cmd_volume *config,
+                                  int (*act)(struct fw_volume_manager *manager,
+                                             const struct fw_cmd_volume *config,
+                                             struct fw_ring_reason *reason))
+{
+    const struct fw_volume_manager_options options = {.path = config->path};
+    struct fw_volume_manager *manager;
+    struct fw_ring_reason reason = {.text = ""};
+    struct fw_ring_reason why = {.text = ""};
+    (void)!fw_log_set_level("volume", FW_LOG_WARNING); /* Being a manager is not worth a line. */
+    int rc = fw_volume_manager_open(&manager, &options, &reason);
+    if (rc != 0) {
+        return failed(config, reason.text);
+    }
+    rc = act(manager, config, &reason);
+    int closed = fw_volume_manager_close(manager, &why);
+    return rc != 0 ? failed(config, reason.text) : answer(config, closed, &why);
+}
+
+/* ---- what looks at it ---- */
+
+struct view {
+    struct fw_volume_metadata metadata;
+    struct fw_volume_geometry geometry;
+};
+
+static enum fw_cmd_status view_read(const struct fw_cmd_volume *config, struct view *view)
+{
+    const struct fw_disk_options options = {.path = config->path,
+                                            .flags = FW_DISK_READ_ONLY | FW_DISK_DIRECT};
+    struct fw_reason reason;
+    struct fw_disk *disk;
+    struct fw_volume_store *store;
+    int rc = fw_disk_open(&disk, &options, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    rc = fw_volume_plain_open(&store, disk, &reason);
+    if (rc == 0) {
+        view->geometry = store->geometry;
+        rc = fw_volume_view(store, FW_VOLUME_ALL, &view->metadata, &reason);
+        store->ops->close(store);
+    }
+    fw_disk_close(disk);
+    return rc == 0 ? FW_CMD_OK : failed(config, reason.text);
+}
+
+static void json_uuid(struct fw_json *json, const struct fw_volume_uuid *uuid)
+{
+    static const char digits[] = "0123456789abcdef";
+    char text[UUID_TEXT];
+    for (size_t i = 0; i < FW_VOLUME_UUID_SIZE; i++) {
+        text[2 * i] = digits[uuid->bytes[i] >> 4];
+        text[2 * i + 1] = digits[uuid->bytes[i] & 15];
+    }
+    fw_json_string_bytes(json, text, UUID_TEXT - 1);
+}
+
+static void json_number(struct fw_json *json, const char *key, uint64_t value)
+{
+    fw_json_key(json, key);
+    fw_json_unsigned(json, value);
+}
+
+/* The extents of a volume or host, a run at a time: [logical,] extent, count. */
+static void json_extents(struct fw_json *json, const struct view *view, enum fw_volume_state state,
+                         uint32_t index)
+{
+    const struct fw_volume_metadata *metadata = &view->metadata;
+    bool placed = state == FW_VOLUME_IS_PLACED;
+    fw_json_array_begin(json);
+    for (uint64_t i = 0; i < metadata->extent_count;) {
+        const struct fw_volume_extent *first = &metadata->extents[i];
+        uint64_t count = 1;
+        if (first->state != (uint8_t)state || first->index != index) {
+            i++;
+            continue;
+        }
+        while (i + count < metadata->extent_count && first[count].state == first->state &&
+               first[count].index == index && first[count].generation == first->generation &&
+               (!placed || first[count].logical == first->logical + count)) {
+            count++;
+        }
+        fw_json_object_begin(json);
+        if (placed) {
+            json_number(json, "logical", first->logical);
+        }
+        json_number(json, "extent", i);
+        json_number(json, "count", count);
+        json_number(json, "generation", first->generation);
+        fw_json_object_end(json);
+        i += count;
+    }
+    fw_json_array_end(json);
+}
+
+static void json_volumes(struct fw_json *json, const struct view *view, bool with_extents)
+{
+    const struct fw_volume_metadata *metadata = &view->metadata;
+    fw_json_key(json, "volumes");
+    fw_json_array_begin(json);
+    for (uint32_t i = 0; i < metadata->volumes_end; i++) {
+        const struct fw_volume_entry *volume = &metadata->volumes[i];
+        if (!volume->is_used) {
+            continue;
+        }
+        fw_json_object_begin(json);
+        fw_json_key(json, "name");
+        fw_json_string(json, volume->name);
+        fw_json_key(json, "uuid");
+        json_uuid(json, &volume->uuid);
+        json_number(json, "size", volume->size);
+        json_number(json, "placed", volume->placed);
+        fw_json_key(json, "open_on");
+        fw_json_array_begin(json);
+        for (uint32_t h = 0; h < FW_VOLUME_HOSTS_MAX; h++) {
+            if ((volume->users >> h & 1) != 0) {
+                fw_json_string(json, metadata->hosts[h].name);
+            }
+        }
+        fw_json_array_end(json);
+        if (with_extents) {
+            fw_json_key(json, "segments");
+            json_extents(json, view, FW_VOLUME_IS_PLACED, i);
+        }
+        fw_json_object_end(json);
+    }
+    fw_json_array_end(json);
+}
+
+static void json_hosts(struct fw_json *json, const struct view *view, bool with_extents)
+{
+    fw_json_key(json, "hosts");
+    fw_json_array_begin(json);
+    for (uint32_t h = 0; h < FW_VOLUME_HOSTS_MAX; h++) {
+        const struct fw_volume_host *host = &view->metadata.hosts[h];
+        if (!host->is_used) {
+            continue;
+        }
+        fw_json_object_begin(json);
+        fw_json_key(json, "name");
+        fw_json_string(json, host->name);
+        json_number(json, "pool", host->pool);
+        json_number(json, "set_aside", host->set_aside);
+        if (with_extents) {
+            fw_json_key(json, "extents");
+            json_extents(json, view, FW_VOLUME_IS_HOSTS, h);
+        }
+        fw_json_object_end(json);
+    }
+    fw_json_array_end(json);
+}
+
+static void json_group(struct fw_json *json, const struct view *view)
+{
+    fw_json_key(json, "uuid");
+    json_uuid(json, &view->geometry.uuid);
+    json_number(json, "extent_size", view->geometry.extent_size);
+    json_number(json, "extents", view->geometry.extent_count);
+    json_number(json, "free", view->metadata.free_count);
+    json_number(json, "data_offset", view->geometry.data_offset);
+    json_number(json, "generation", view->metadata.generation);
+    json_number(json, "changes", view->metadata.number);
+}
+
+enum { SHOW_GROUP = 1 << 0, SHOW_VOLUMES = 1 << 1, SHOW_HOSTS = 1 << 2, SHOW_EXTENTS = 1 << 3 };
+
+static int stdout_sink(const char *bytes, size_t length, void *context)
+{
+    (void)context;
+    return fwrite(bytes, 1, length, stdout) == length ? 0 : -EIO;
+}
+
+static void show_json(const struct view *view, unsigned what)
+{
+    static char buffer[JSON_BUFFER];
+    struct fw_text text;
+    struct fw_json json;
+    fw_text_init(&text, buffer, sizeof buffer);
+    fw_json_init_sink(&json, &text, FW_JSON_PRETTY, stdout_sink, NULL);
+    fw_json_object_begin(&json);
+    if ((what & SHOW_GROUP) != 0) {
+        json_group(&json, view);
+    }
+    if ((what & SHOW_VOLUMES) != 0) {
+        json_volumes(&json, view, (what & SHOW_EXTENTS) != 0);
+    }
+    if ((what & SHOW_HOSTS) != 0) {
+        json_hosts(&json, view, (what & SHOW_EXTENTS) != 0);
+    }
+    fw_json_object_end(&json);
+    (void)!fw_json_finish(&json); /* main() looks whether stdout took it. */
+    (void)fputc('\n', stdout);
+}
+
+static void show_volumes(const struct view *view)
+{
+    const struct fw_volume_metadata *metadata = &view->metadata;
+    (void)printf("%-24s %10s %10s  %s\n", "VOLUME", "EXTENTS", "PLACED", "OPEN ON");
+    for (uint32_t i = 0; i < metadata->volumes_end; i++) {
+        const struct fw_volume_entry *volume = &metadata->volumes[i];
+        if (!volume->is_used) {
+            continue;
+        }
+        uint32_t user = volume->users != 0 ? (uint32_t)__builtin_ctzll(volume->users) : 0;
+        (void)printf("%-24s %10" PRIu64 " %10" PRIu64 "  %s\n", volume->name, volume->size,
+                     volume->placed, volume->users != 0 ? metadata->hosts[user].name : "-");
+    }
+}
+
+static void show_hosts(const struct view *view)
+{
+    (void)printf("%-24s %10s %10s\n", "HOST", "POOL", "SET ASIDE");
+    for (uint32_t h = 0; h < FW_VOLUME_HOSTS_MAX; h++) {
+        const struct fw_volume_host *host = &view->metadata.hosts[h];
+        if (host->is_used) {
+            (void)printf("%-24s %10" PRIu64 " %10" PRIu64 "\n", host->name, host->pool,
+                         host->set_aside);
+        }
+    }
+}
+
+static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what)
+{
+    struct view view;
+    enum fw_cmd_status status = view_read(config, &view);
+    if (status != FW_CMD_OK) {
+        return status;
+    }
+    if (config->json || (what & SHOW_EXTENTS) != 0) {
+        show_json(&view, what);
+    } else {
+        if ((what & SHOW_GROUP) != 0) {
+            (void)printf("%s: sound; %" PRIu64 " extents of %" PRIu64 " bytes, %" PRIu64 " free\n",
+                         config->path, view.geometry.extent_count, view.geometry.extent_size,
+                         view.metadata.free_count);
+        }
+        if ((what & SHOW_VOLUMES) != 0) {
+            show_volumes(&view);
+        }
+        if ((what & SHOW_HOSTS) != 0) {
+            show_hosts(&view);
+        }
+    }
+    fw_volume_metadata_fini(&view.metadata);
+    return FW_CMD_OK;
+}
+
+/* ---- the command ---- */
+
+static const struct action {
+    const char *name;
+    const char *summary;
+    const char *noun; /* What stands behind the path; NULL: nothing. */
+    enum fw_cmd_status (*run)(const struct fw_cmd_volume *config);
+    int (*act)(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
+               struct fw_ring_reason *reason);
+    unsigned what;
+} actions[] = {
+    {"format", "make an empty group", NULL, volume_format, NULL, 0},
+    {"create", "add a volume of --extents", "VOLUME", NULL, do_create, 0},
+    {"resize", "make it larger, or smaller where it is empty", "VOLUME", NULL, do_resize, 0},
+    {"remove", "free all it has; no host may have it open", "VOLUME", NULL, do_remove, 0},
+    {"list", "show the volumes", NULL, NULL, NULL, SHOW_VOLUMES},
+    {"connect", "add a host, whose agent can then be started", "HOST", NULL, do_connect, 0},
+    {"disconnect", "ask a host to go, and take its pool back", "HOST", NULL, do_disconnect, 0},
+    {"reclaim", "take the pool of a host that is dead for certain", "HOST", NULL, do_reclaim, 0},
+    {"hosts", "show the hosts", NULL, NULL, NULL, SHOW_HOSTS},
+    {"dump", "show every extent, in JSON", NULL, NULL, NULL,
+     SHOW_GROUP | SHOW_VOLUMES | SHOW_HOSTS | SHOW_EXTENTS},
+    {"check", "look whether all adds up, without changing it", NULL, NULL, NULL, SHOW_GROUP},
+    {"flush", "take in what is in the rings, and empty the redo log", NULL, NULL, do_flush, 0},
+    {"manager", "be the manager until SIGTERM", NULL, fw_cmd_volume_manager, NULL, 0},
+    {"agent", "be the host's agent until SIGTERM", "HOST", fw_cmd_volume_agent, NULL, 0},
+};
+
+static void volume_print_help(FILE *out)
+{
+    struct fw_cmd_volume config;
+    const struct fw_option_table table = volume_table(&config);
+    (void)fputs("usage: fairway volume ACTION [OPTIONS] PATH [NAME]\n"
+                "\n"
+                "Thin volumes on a disk or file that hosts share. The manager of a group grants\n"
+                "extents to hosts in advance; their agents place them without asking.\n"
+                "\n",
+                out);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(actions); i++) {
+        (void)fprintf(out, "  %-10s %-7s %s\n", actions[i].name,
+                      actions[i].noun != NULL ? actions[i].noun : "", actions[i].summary);
+    }
+    (void)fputs("\n", out);
+    fw_options_print_help(&table, 1, out);
+}
+
+static enum fw_cmd_status action_run(struct fw_cmd_volume *config,
+                                     const struct fw_option_list *words)
+{
+    const struct action *action = NULL;
+    for (size_t i = 0; words->count > 0 && i < FW_ARRAY_LENGTH(actions); i++) {
+        if (strcmp(actions[i].name, words->items[0]) == 0) {
+            action = &actions[i];
+        }
+    }
+    if (action == NULL) {
+        return fw_cmd_fail(FW_CMD_USAGE, "volume cannot '%s'; see 'fairway help volume'",
+                           words->count > 0 ? words->items[0] : "");
+    }
+    if (words->count != (action->noun != NULL ? 3U : 2U)) {
+        return fw_cmd_fail(FW_CMD_USAGE, "volume %s takes PATH%s%s; see 'fairway help volume'",
+                           action->name, action->noun != NULL ? " and " : "",
+                           action->noun != NULL ? action->noun : "");
+    }
+    config->path = words->items[1];
+    config->name = action->noun != NULL ? words->items[2] : NULL;
+    if (action->run != NULL) {
+        return action->run(config);
+    }
+    return action->act != NULL ? managed(config, action->act) : show(config, action->what);
+}
+
+static enum fw_cmd_status volume_run(int count, char **arguments)
+{
+    struct fw_cmd_volume config = {.path = NULL};
+    const struct fw_option_table table = volume_table(&config);
+    struct fw_options options;
+    struct fw_option_list rest = {.count = 0};
+    struct fw_reason reason;
+    int rc = fw_options_init(&options, &table, 1, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
+    enum fw_cmd_status status =
+        rc != 0 ? fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text)
+                : action_run(&config, &rest);
+    fw_options_fini(&options);
+    return status;
+}
+
+const struct fw_command fw_cmd_volume = {
+    .name = "volume",
+    .summary = "thin volumes on a shared disk: format, create, connect, run manager and agents",
+    .run = volume_run,
+    .print_help = volume_print_help,
+};

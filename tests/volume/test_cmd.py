@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: `fairway volume` takes people through the life of a group, and explains what it cannot do.
+Method: the program on files; every action once in the right way, and in the wrong ways people try."""
+
+import json
+
+import pytest
+
+from group import FAILED, OK, USAGE, Group, owners, placed
+
+
+@pytest.fixture
+def group(fairway, tmp_path):
+    group = Group(fairway, tmp_path / "group")
+    group.make()
+    return group
+
+
+def fails(group, says, action, *arguments):
+    done = group.run(action, *arguments)
+    assert done.returncode == FAILED and says in done.stderr, done.stderr
+    assert done.stderr.startswith(b"fairway: ") and done.stderr.count(b"fairway: ") == 1
+
+
+def test_life_of_a_group(group):
+    path = group.path
+    group.do("create", "--extents", "10", path, "web")
+    group.do("connect", path, "one")
+    told = json.loads(group.do("list", "--json", path))
+    assert [(volume["name"], volume["size"], volume["placed"], volume["open_on"])
+            for volume in told["volumes"]] == [("web", 10, 0, [])]
+    assert len(told["volumes"][0]["uuid"]) == 32
+    manager = group.manager()
+    agent = group.agent("one", "--wait", "60s")
+    assert agent.ask("open web") == "ok"
+    assert agent.ask("allocate 3 2") == "ok"
+    mapped = dict(map(int, pair.split(":")) for pair in agent.ask("map").split()[:-1])
+    assert list(mapped) == [3, 4]
+    dump = group.dump()
+    assert placed(dump, "web") == mapped
+    assert dump["volumes"][0]["open_on"] == ["one"]
+    assert len(owners(dump)) == len(set(owners(dump))) == dump["extents"] - dump["free"]
+    table = group.do("list", path).split(b"\n")[1].split()
+    assert table == [b"web", b"10", b"2", b"one"]
+    assert agent.ask("discard 3 1") == "ok"
+    assert agent.ask("allocate 9 2").startswith("failed: 'web' has 10 extents")
+    assert agent.ask("sing").startswith("failed: open VOLUME")
+    assert agent.end() == OK
+    assert manager.end() == OK
+    dump = group.dump()
+    assert list(placed(dump, "web")) == [4]
+    assert dump["free"] == dump["extents"] - 1 - dump["hosts"][0]["pool"]
+    assert b"sound" in group.do("check", path)
+    fails(group, b"data at extent 4", "resize", "--extents", "4", path, "web")
+    group.do("resize", "--extents", "5", path, "web")
+    group.do("remove", path, "web")
+    group.do("flush", path)
+    assert group.dump()["volumes"] == []
+    pool = group.dump()["hosts"][0]["pool"]
+    assert group.do("hosts", path).split(b"\n")[1].split() == [b"one", b"%d" % pool, b"0"]
+
+
+def test_hosts_go(group):
+    path = group.path
+    group.do("connect", path, "one")
+    group.do("connect", path, "two")
+    fails(group, b"connected already", "connect", path, "one")
+    fails(group, b"there is no host", "disconnect", path, "three")
+    fails(group, b"has not answered", "disconnect", path, "one")
+    group.do("reclaim", path, "one")
+    manager = group.manager()
+    agent = group.agent("two", "--wait", "60s")
+    fails(group, b"runs on this host already", "connect", path, "three")
+    fails(group, b"runs on this host already", "manager", path)
+    fails(group, b"runs on this host already", "agent", path, "two")
+    fails(group, b"there is no host", "agent", path, "three")
+    assert manager.end() == OK
+    fails(group, b"lives", "reclaim", path, "two")
+    group.do("disconnect", "--wait", "60s", path, "two")
+    agent.kill()
+    told = json.loads(group.do("hosts", "--json", path))
+    assert told["hosts"] == []
+    dump = group.dump()
+    assert dump["free"] == dump["extents"]
+
+
+def test_what_is_no_group(group, tmp_path):
+    fails(group, b"there is a group of volumes already", "format", group.path)
+    group.do("format", "--replace", group.path, "--extent-size", "16k", "--ring-size", "64k")
+    fails(group, b"No such file", "list", tmp_path / "nothing")
+    empty = tmp_path / "empty"
+    empty.write_bytes(bytes(65536))
+    for action in ("list", "manager", "check"):
+        fails(group, b"'fairway volume format' makes one", action, empty)
+    fails(group, b"too few", "format", "--size", "64k", tmp_path / "small")
+
+
+def test_damage_is_explained_and_left_alone(group):
+    group.do("create", "--extents", "10", group.path, "web")
+    with open(group.path, "r+b") as file:
+        file.seek(40)
+        file.write(b"\xff")
+    before = group.path.read_bytes()
+    for action in ("list", "manager", "dump", "flush"):
+        fails(group, b"block 0 (head)", action, group.path)
+    assert group.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["create", "x"], ["twist", "x"], ["list", "a", "b"],
+                                       ["format", "--hosts", "0", "x"]])
+def test_wrong_calls(group, arguments):
+    done = group.run(*(arguments or [""]))
+    assert done.returncode == USAGE
+    assert done.stderr.startswith(b"fairway: ") and done.stderr.count(b"\n") == 1
