@@ -4,8 +4,8 @@
  * on doing so while the network and the manager are down.
  *
  * A *group* is a disk, cut into extents. A *volume* is a list of logical extents, some of which
- * have an extent of the disk behind them; the rest are holes. Each host has an *agent* (document
- * 001: the local allocator), the group has one *manager* (the remote allocator). The agent has a
+ * have an extent of the disk behind them; the rest are holes. Each host has an *agent* (the
+ * document's local allocator), the group has one *manager* (the remote allocator). The agent has a
  * pool of extents that the manager gave it in advance, and places them in volumes on its own. They
  * talk through two rings of the group (fairway/ring.h) per host and through nothing else.
  *

@@ -495,7 +495,7 @@ static enum fw_cmd_status volume_run(int count, char **arguments)
 
 const struct fw_command fw_cmd_volume = {
     .name = "volume",
-    .summary = "thin volumes on a shared disk: format, create, connect, run manager and agents",
+    .summary = "thin volumes on a shared disk, and who hands them out",
     .run = volume_run,
     .print_help = volume_print_help,
 };
