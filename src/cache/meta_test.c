@@ -19,31 +19,9 @@
 #include <cmocka.h>
 
 #include "cache/base64.h"
-#include "support/converse.h"
+#include "support/conversation.h"
 
 enum { LARGE = 9000 };
-
-static struct converse *converse;
-
-static int setup(void **state)
-{
-    (void)state;
-    converse = converse_create();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    converse_destroy(converse);
-    return 0;
-}
-
-static const char *ask(const char *said)
-{
-    converse_say(converse, said, strlen(said), 0);
-    return converse_answer(converse);
-}
 
 /* "c" and a number: the number of a CAS, of which only the order is promised. */
 static uint64_t ask_cas(const char *said)

@@ -19,23 +19,7 @@
 
 #include "base/text.h"
 #include "cache/auth.h"
-#include "support/converse.h"
-
-static struct converse *converse;
-
-static int setup(void **state)
-{
-    (void)state;
-    converse = converse_create();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    converse_destroy(converse);
-    return 0;
-}
+#include "support/conversation.h"
 
 static struct fw_session_step run(const char *input, size_t length)
 {

@@ -16,29 +16,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "support/converse.h"
-
-static struct converse *converse;
-
-static int setup(void **state)
-{
-    (void)state;
-    converse = converse_create();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    converse_destroy(converse);
-    return 0;
-}
-
-static const char *say(const char *said)
-{
-    converse_say(converse, said, strlen(said), 0);
-    return converse_answer(converse);
-}
+#include "support/conversation.h"
 
 /* The value of a row, which must be there just once; -1: it is not there. */
 static int64_t row(const char *text, const char *name)
@@ -56,13 +34,13 @@ static int64_t row(const char *text, const char *name)
 static void test_general(void **state)
 {
     (void)state;
-    say("set a 0 0 1\r\nx\r\nset n 0 0 1\r\n5\r\nadd a 0 0 1\r\nx\r\nset b 0 0 1\r\nbad\r\n"
+    ask("set a 0 0 1\r\nx\r\nset n 0 0 1\r\n5\r\nadd a 0 0 1\r\nx\r\nset b 0 0 1\r\nbad\r\n"
         "get a b n c\r\nincr n 1\r\nincr c 1\r\ndecr n 1\r\ndecr n 1\r\ndecr c 1\r\n"
         "cas a 0 0 1 1\r\nx\r\ncas a 0 0 1 1\r\nx\r\ncas c 0 0 1 1\r\nx\r\n"
         "touch a 0\r\ngat 0 a c\r\ndelete a\r\ndelete a\r\ndelete a\r\n"
         "set c 0 0 2000000\r\n");
     converse_reconnect(converse);
-    const char *text = say("stats\r\n");
+    const char *text = ask("stats\r\n");
     static const struct {
         const char *name;
         int64_t value;
@@ -110,15 +88,15 @@ static void test_general(void **state)
 static void test_reset(void **state)
 {
     (void)state;
-    say("set a 0 0 1\r\nx\r\nget a b\r\n");
-    assert_string_equal(say("stats reset\r\n"), "RESET\r\n");
+    ask("set a 0 0 1\r\nx\r\nget a b\r\n");
+    assert_string_equal(ask("stats reset\r\n"), "RESET\r\n");
     assert_int_equal(converse->resets, 1);
-    const char *text = say("stats\r\n");
+    const char *text = ask("stats\r\n");
     assert_int_equal(row(text, "cmd_get"), 0);
     assert_int_equal(row(text, "get_hits"), 0);
     assert_int_equal(row(text, "total_items"), 0);
     assert_int_equal(row(text, "curr_items"), 1);
-    text = say("get a\r\nset b 0 0 1\r\nx\r\nstats\r\n");
+    text = ask("get a\r\nset b 0 0 1\r\nx\r\nstats\r\n");
     assert_int_equal(row(text, "cmd_get"), 1);
     assert_int_equal(row(text, "get_hits"), 1);
     assert_int_equal(row(text, "get_misses"), 0);
@@ -136,30 +114,30 @@ static void test_sum(void **state)
     fw_session_init(&session, 2);
     struct fw_session_step step = fw_session_run(&session, &other, "get a\r\nget b\r\n", 14);
     assert_int_equal(step.commands, 2);
-    assert_int_equal(row(say("get c\r\nstats\r\n"), "cmd_get"), 3);
+    assert_int_equal(row(ask("get c\r\nstats\r\n"), "cmd_get"), 3);
     fw_session_fini(&session, &other);
     fw_cache_local_fini(&other);
-    assert_int_equal(row(say("stats\r\n"), "cmd_get"), 3);
+    assert_int_equal(row(ask("stats\r\n"), "cmd_get"), 3);
 }
 
 static void test_groups(void **state)
 {
     (void)state;
-    assert_string_equal(say("stats items\r\n"), "END\r\n");
-    say("set a 0 0 1\r\nx\r\nget a\r\n");
-    const char *text = say("stats items\r\n");
+    assert_string_equal(ask("stats items\r\n"), "END\r\n");
+    ask("set a 0 0 1\r\nx\r\nget a\r\n");
+    const char *text = ask("stats items\r\n");
     assert_int_equal(row(text, "items:1:number"), 1);
     assert_int_equal(row(text, "items:1:evicted"), 0);
-    text = say("stats slabs\r\n");
+    text = ask("stats slabs\r\n");
     assert_int_equal(row(text, "1:used_chunks"), 1);
     assert_int_equal(row(text, "1:get_hits"), 1);
     assert_int_equal(row(text, "active_slabs"), 1);
     assert_true(row(text, "total_malloced") > 0);
-    assert_string_equal(say("stats sizes\r\n"), "STAT sizes_status disabled\r\nEND\r\n");
-    say("stats detail on\r\n");
-    assert_string_equal(say("stats settings\r\n"), "STAT detail_enabled yes\r\nEND\r\n");
-    assert_string_equal(say("stats unknown\r\n"), "ERROR\r\n");
-    assert_string_equal(say("stats a_name_that_is_longer_than_any_group_has\r\n"), "ERROR\r\n");
+    assert_string_equal(ask("stats sizes\r\n"), "STAT sizes_status disabled\r\nEND\r\n");
+    ask("stats detail on\r\n");
+    assert_string_equal(ask("stats settings\r\n"), "STAT detail_enabled yes\r\nEND\r\n");
+    assert_string_equal(ask("stats unknown\r\n"), "ERROR\r\n");
+    assert_string_equal(ask("stats a_name_that_is_longer_than_any_group_has\r\n"), "ERROR\r\n");
 }
 
 static void store(const char *key, size_t length)
@@ -207,7 +185,7 @@ static void test_sizes(void **state)
     enum { MIB = 1 << 20, BODY = 8 + 40, MANY = 5000 };
     converse->cache.settings.has_sizes = true;
     converse->cache.settings.item_size_max = 4 * MIB;
-    assert_string_equal(say("stats sizes\r\n"), "END\r\n");
+    assert_string_equal(ask("stats sizes\r\n"), "END\r\n");
     store("a", 0);
     store("b", 3);
     store("c", 4);
@@ -222,7 +200,7 @@ static void test_sizes(void **state)
         "STAT 32 2\r\nSTAT 64 1\r\nSTAT 1056 1\r\nSTAT 2048 1\r\nSTAT 3040 1\r\nSTAT 4032 "
         "1\r\nSTAT 5056 1\r\nSTAT 10048 1\r\nSTAT 1048576 1\r\n"
         "STAT 2097152 1\r\nSTAT 3145728 1\r\nEND\r\n";
-    assert_string_equal(say("stats sizes\r\n"), rows);
+    assert_string_equal(ask("stats sizes\r\n"), rows);
     /* Also if the reply never has room for more than one or two of them. */
     for (size_t room = 64; room < 128; room++) {
         assert_string_equal(say_tightly("stats sizes\r\n", room), rows);
@@ -233,7 +211,7 @@ static void test_sizes(void **state)
         (void)snprintf(key, sizeof key, "key-%d", i);
         store(key, 100);
     }
-    const char *text = say("stats sizes\r\n");
+    const char *text = ask("stats sizes\r\n");
     assert_int_equal(row(text, "160"), MANY);
 }
 

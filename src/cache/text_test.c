@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 #include "base/version.h"
-#include "support/converse.h"
+#include "support/conversation.h"
 
 #define K50  "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"
 #define K250 K50 K50 K50 K50 K50
@@ -325,22 +325,6 @@ static const struct conversation counting[] = {
         "chunk\r\nERROR\r\nPREFIX p get 3 hit 2 set 2 del 1\r\nEND\r\nOK\r\nVALUE p:a 0 "
         "1\r\nx\r\nEND\r\nPREFIX p get 3 hit 2 set 2 del 1\r\nEND\r\nRESET\r\nEND\r\n"),
 };
-
-static struct converse *converse;
-
-static int setup(void **state)
-{
-    (void)state;
-    converse = converse_create();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    converse_destroy(converse);
-    return 0;
-}
 
 /* An empty cache, and a new session. */
 static void begin(void)
