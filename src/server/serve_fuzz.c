@@ -4,9 +4,10 @@
  *
  * The first byte of the input says how large the pieces are that are sent, the second how they are
  * dealt out: each bit in turn chooses the connection. The third says what manners each client has:
- * whether it leaves replies lying until the server takes no more, and whether it hangs up at the
- * end instead of reading to the end. What must hold: however clients behave, the server closes
- * their connections once they have said their last word, and goes on to serve others.
+ * whether it leaves replies lying until the server takes no more, whether it hangs up at the end
+ * instead of reading to the end, and whether it comes to the counters' address. What must hold:
+ * however clients behave, the server closes their connections once they have said their last word,
+ * and goes on to serve others.
  *
  * The parsers have targets of their own that are quicker and compare more; what is looked for here
  * lies between a socket and a session: input in parts, replies that are kept, closing half-way.
@@ -29,6 +30,7 @@
 #include "base/assert.h"
 #include "base/thread.h"
 #include "io/address.h"
+#include "io/clock.h"
 #include "server/server.h"
 
 enum {
@@ -41,7 +43,7 @@ enum {
 };
 
 /* Of the third byte, once for each client. */
-enum { IS_LAZY = 1, HANGS_UP = 2, MANNERS_BITS = 2 };
+enum { IS_LAZY = 1, HANGS_UP = 2, COUNTS = 4, MANNERS_BITS = 3 };
 
 struct client {
     int fd;
@@ -71,7 +73,11 @@ static void begin(void)
     /* Not TCP: some thousand connections a second would use up the ports. And not a file, which
      * would stay behind if the fuzzer ends the program. */
     static char name[64];
+    static char counters_name[64];
+    static const char *counters_names[] = {counters_name};
     (void)snprintf(name, sizeof name, "unix:@fairway-fuzz-%d", (int)getpid());
+    (void)snprintf(counters_name, sizeof counters_name, "unix:@fairway-fuzz-%d-counters",
+                   (int)getpid());
     const struct fw_server_config config = {
         .unix_socket = name,
         .backlog = 16,
@@ -81,6 +87,10 @@ static void begin(void)
         .threads = 2,
         .turn_commands = 7,
         .has_locking = true,
+        .counters = {.is_enabled = true,
+                     .listen = {.items = counters_names, .count = 1},
+                     .memory = 1 << 20,
+                     .interval_ns = FW_NS_PER_S},
     };
     struct fw_reason reason;
     int rc = fw_server_create(&server, &config, &reason);
@@ -91,9 +101,10 @@ static void begin(void)
     FW_ASSERT(rc == 0);
 }
 
-static int connect_to_server(void)
+/* To the address of that number. */
+static int connect_to_server(uint32_t number)
 {
-    const struct fw_address *address = fw_server_address(server, 0);
+    const struct fw_address *address = fw_server_address(server, number);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     FW_ASSERT(fd >= 0);
     /* libFuzzer looks at its clock in a signal's handler, which interrupts this and poll(). */
@@ -159,7 +170,7 @@ static void check_service(void)
     static_assert(MEMORY_MIB == 16, "as in the question");
     char got[sizeof answer] = {0};
     size_t length = 0;
-    int fd = connect_to_server();
+    int fd = connect_to_server(0);
     ssize_t sent = send(fd, question, sizeof question - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     FW_ASSERT(sent == sizeof question - 1);
     while (length < sizeof answer - 1) {
@@ -183,9 +194,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t piece = (size_t)data[0] * 16 + 1;
     struct client clients[CLIENTS];
     for (unsigned i = 0; i < CLIENTS; i++) {
-        clients[i] = (struct client){.fd = connect_to_server(),
+        unsigned manners = (unsigned)data[2] >> (i * MANNERS_BITS);
+        clients[i] = (struct client){.fd = connect_to_server((manners & COUNTS) != 0 ? 1 : 0),
                                      .is_open = true,
-                                     .manners = (unsigned)data[2] >> (i * MANNERS_BITS)};
+                                     .manners = manners};
     }
     uint32_t turn = 0;
     for (size_t at = HEADER; at < size; at += piece) {
