@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "cmd/cmd.h"
+#include "io/process.h"
 
 const struct fw_command *const fw_commands[] = {
     &fw_cmd_serve, &fw_cmd_admin, &fw_cmd_ring,    &fw_cmd_volume,
@@ -90,6 +91,7 @@ static enum fw_cmd_status dispatch(int count, char **arguments)
 
 int main(int argc, char **argv)
 {
+    fw_process_fill_standard();
     enum fw_cmd_status status = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
     /* A full disk behind `fairway ... > file` is found out here or never. */
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {

@@ -18,6 +18,17 @@
 
 enum { US_PER_S = 1000000, PID_TEXT_SIZE = 32 };
 
+void fw_process_fill_standard(void)
+{
+    int fd;
+    do { /* The lowest that is free is taken each time. */
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2) {
+        (void)close(fd);
+    }
+}
+
 /* Where the old process listens for the word of the new one; -1: there is none. */
 static int detach_fd = -1;
 
@@ -100,7 +111,6 @@ int fw_process_become(const char *user, struct fw_reason *reason)
     if (!fw_process_is_root()) {
         return 0;
     }
-    errno = 0;
     const struct passwd *found = user_find(user);
     if (found == NULL) {
         return fw_reason_set(reason, -ENOENT, "there is no user '%.40s'; name one that exists",

@@ -15,6 +15,12 @@
 #include "base/reason.h"
 
 /*
+ * Opens /dev/null for each of stdin, stdout and stderr that is closed, so that nothing we open gets
+ * their numbers: it would be printed to, or given up by fw_process_detach(). Call it first.
+ */
+void fw_process_fill_standard(void);
+
+/*
  * Goes on in a new process, in a session of its own; the old one waits to hear how it went and
  * does not return from here: it exits with 0 when the new one has called fw_process_detach(), or
  * with the new one's status if that has ended before. So who started it sees, by the status and on

@@ -265,10 +265,15 @@ static void serve_well(void)
 {
     daemon_tell(getsid(0) == getpid() ? 's' : '-');
     daemon_wait();
+    for (int fd = 0; fd <= 3; fd++) { /* Whatever they were, they are not /dev/null. */
+        if (fd != told[1] && fd != answered[0]) {
+            (void)dup2(told[1], fd);
+        }
+    }
     int before = descriptors_open();
     fw_process_detach();
     daemon_tell(descriptors_open() == before - 1 ? 'c' : '-'); /* That to the old process. */
-    daemon_tell(is_null(0) && is_null(1) && is_null(2) ? 'n' : '-');
+    daemon_tell(is_null(0) && is_null(1) && is_null(2) && !is_null(3) ? 'n' : '-');
     fw_process_detach(); /* Nothing happens any more. */
     daemon_tell('d');
     _exit(96);
@@ -311,10 +316,29 @@ static void serve_without_null(void)
     _exit(96);
 }
 
+/* What is closed is filled, what is open stays, and no more is opened. */
+static void serve_without_standard(void)
+{
+    struct stat before, after;
+    if (fstat(1, &before) != 0 || close(0) != 0 || close(2) != 0) {
+        _exit(95);
+    }
+    int open_before = descriptors_open();
+    fw_process_fill_standard();
+    bool same = fstat(1, &after) == 0 && before.st_ino == after.st_ino;
+    bool filled = is_null(0) && is_null(2) && descriptors_open() == open_before + 2;
+    fw_process_fill_standard(); /* Now there is nothing to do. */
+    filled = filled && descriptors_open() == open_before + 2;
+    fw_process_detach();
+    daemon_tell(same && filled ? 'n' : '-');
+    _exit(96);
+}
+
 static void test_daemon_in_odd_surroundings(void **state)
 {
     (void)state;
-    static void (*const serve[])(void) = {serve_without_input, serve_without_null};
+    static void (*const serve[])(void) = {serve_without_input, serve_without_null,
+                                          serve_without_standard};
     for (size_t i = 0; i < FW_ARRAY_LENGTH(serve); i++) {
         pid_t starter = daemon_start(serve[i]);
         assert_int_equal(hear(), 'n');

@@ -121,6 +121,21 @@ def test_daemon(fairway, folder):
     wait_for(lambda: not pid_file.exists() and not socket_file.exists())
 
 
+def test_daemon_without_standard_files(fairway, folder):
+    """What it opens gets none of their numbers, which it gives up when it serves."""
+    command = f'exec "{fairway}" serve -d -s "{folder}/socket" -P pid <&- >&- 2>&-'
+    done = subprocess.run(["sh", "-c", command], cwd=folder, timeout=START_S, check=False)
+    assert done.returncode == 0
+    pid = int((folder / "pid").read_text())
+    try:
+        with Client(f"unix:{folder / 'socket'}") as client:
+            client.set(b"k", b"v")
+            assert client.get(b"k") == b"v"
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: not (folder / "pid").exists())
+
+
 def test_daemon_that_cannot_serve_says_so(fairway, folder):
     with Served(fairway) as server:
         done = run(fairway, "-d", "-l", server.addresses[0], "-P", folder / "pid")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Survivors that someone has looked at and explained.
 
-The file holds one paragraph per mutant, in the form in which the report prints survivors:
+A file holds one paragraph per mutant, in the form in which the report prints survivors:
 
     src/base/thread.c: fw_park_for: compare
     - left_ns > 0;
@@ -26,7 +26,8 @@ class Entry:
     before: str
     after: str
     reason: str
-    line: int  # In the file of entries.
+    source: str  # The file of entries, ...
+    line: int  # ... and the line there.
 
     def fits(self, mutant):
         return ((self.path, self.function, self.operator, self.before, self.after) ==
@@ -58,7 +59,7 @@ def _entry(paragraph, path):
     if not reason:
         raise MutateError(f"{path}:{number}: a survivor without a reason is not explained")
     return Entry(*head, before=lines[1][2:].strip(), after=lines[2][2:].strip(), reason=reason,
-                 line=number)
+                 source=path, line=number)
 
 
 def show(mutant):

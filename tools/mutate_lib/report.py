@@ -63,7 +63,7 @@ class Report:
     def _survivors(self):
         lines = []
         if self.reasons:
-            lines.append("\nSurvivors explained in tools/mutants.allowed:\n")
+            lines.append("\nSurvivors explained in tools/mutants*.allowed:\n")
             for mutant, reason in self.reasons.items():
                 lines.append(f"{allowed.show(mutant)}\n{reason}\n")
         if self.unexplained():
@@ -72,10 +72,10 @@ class Report:
                 why = f"  ({outcome.why})" if outcome.why else ""
                 lines.append(f"# {mutant.place}{why}\n{allowed.show(mutant)}\n")
         for entry in self.stale:
-            lines.append(f"mutants.allowed:{entry.line}: stale: no such mutant in {entry.path} "
+            lines.append(f"{entry.source}:{entry.line}: stale: no such mutant in {entry.path} "
                          f"any more")
         for entry in self.needless:
-            lines.append(f"mutants.allowed:{entry.line}: needless: that mutant is killed")
+            lines.append(f"{entry.source}:{entry.line}: needless: that mutant is killed")
         return lines
 
     def json(self, seed):
