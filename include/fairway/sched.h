@@ -118,11 +118,11 @@ struct fw_sched_class {
     bool is_urgent;  /* Before all others; the policy does not see it. */
 };
 
-/* Inside its owner's struct. Its link is zeroed at first, its class made; the rest is the head's.
- */
+/* Inside its owner's struct: its link zeroed at first, its class made; the rest is the head's. */
 struct fw_sched_request {
     struct fw_list_link link; /* The head's while it waits. */
     struct fw_sched_class class;
+    uint16_t tenant;     /* Of its class, if there is such a one; else the default. */
     unsigned char place; /* Where it waits. */
     bool is_first;       /* Of its client. */
     bool has_others;     /* In `behind`. */

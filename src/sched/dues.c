@@ -237,7 +237,7 @@ static void held_release(struct fw_sched *sched, struct dues *dues)
 bool fw_dues_enqueue(struct fw_sched *sched, struct fw_sched_request *request)
 {
     struct dues *dues = sched->state;
-    uint32_t number = fw_flows_number(sched->flows, &request->class);
+    uint32_t number = request->tenant;
     struct fw_flow *flow = &sched->flows->of[number];
     if (FW_UNLIKELY(flow->waiting_here.head.next == NULL)) {
         fw_list_init(&flow->waiting_here);

@@ -50,25 +50,20 @@ static inline void fw_heap_rise(struct fw_heap *heap, uint32_t place, struct fw_
     heap->entries[place] = entry;
 }
 
-/* Of four children the one with the smallest key; sums of comparisons, for they are no branches. */
-static inline uint32_t fw_heap_least(const struct fw_heap_entry *entries, uint32_t first)
-{
-    uint32_t a = first + (entries[first + 1].key < entries[first].key);
-    uint32_t b = first + 2 + (entries[first + 3].key < entries[first + 2].key);
-    return a + (b - a) * (entries[b].key < entries[a].key);
-}
-
-/* Puts `entry` on top or, while a child's key is smaller, in the smallest child's place. */
+/*
+ * Puts `entry` on top or, while a child's key is smaller, in the smallest child's place. Which of
+ * four that is nobody can predict, so it is found by sums of comparisons, without branches.
+ */
 static inline void fw_heap_sink(struct fw_heap *heap, struct fw_heap_entry entry)
 {
     struct fw_heap_entry *entries = heap->entries;
-    uint32_t place = 0;
-    for (;;) {
-        uint32_t first = place * 4 + 1;
-        if (first >= heap->count) {
-            break;
-        }
-        uint32_t least = fw_heap_least(entries, first);
+    uint64_t count = heap->count;
+    uint64_t place = 0;
+    for (uint64_t first = 1; first < count; first = place * 4 + 1) {
+        uint64_t left = first + (entries[first + 1].key < entries[first].key);
+        uint64_t right = first + 2 + (entries[first + 3].key < entries[first + 2].key);
+        uint64_t is_right = entries[right].key < entries[left].key;
+        uint64_t least = left + ((right - left) & (0 - is_right));
         if (entry.key <= entries[least].key) {
             break;
         }
