@@ -24,7 +24,7 @@
 #include "simulate/disk.h"
 #include "simulate/scenarios.h"
 
-enum { PUSHERS = 2, GOAL = 12, LIVES = 3, LENGTH_MAX = 900 };
+enum { PUSHERS = 2, GOAL = 12, LIVES = 3, LENGTH_MAX = 900, PLANTED_S = 2 };
 
 static const char DISK[] = "/dev/ring";
 
@@ -42,7 +42,14 @@ static struct {
     uint64_t advancing;         /* Where the last advance was to go. */
     bool over;                  /* The consumer has got everything. */
     bool is_planted;            /* One pusher, which publishes in two steps. */
+    int64_t begin_ns;
 } world;
+
+/* What is planted may also lose an acknowledgement, for which all then wait in vain. */
+static bool world_is_stuck(void)
+{
+    return world.is_planted && sim_now() > world.begin_ns + PLANTED_S * SIM_S;
+}
 
 static bool world_is_consumed(void)
 {
@@ -117,7 +124,8 @@ static void pusher_run(void *argument)
     struct pusher *own = argument;
     uint32_t i = own->number;
     uint8_t bytes[LENGTH_MAX];
-    while (!own->producer->is_dead && world.next[i] < GOAL && (i == 0 || !world.is_planted)) {
+    while (!own->producer->is_dead && world.next[i] < GOAL && (i == 0 || !world.is_planted) &&
+           !world_is_stuck()) {
         const struct note note = {.pusher = i, .number = world.next[i]};
         size_t length = (size_t)sim_between(sizeof note, LENGTH_MAX);
         memset(bytes, 'a' + (int)i, length);
@@ -245,7 +253,10 @@ static int consumer_suspend(struct fw_ring *ring)
     do {
         sim_sleep(sim_between(0, 500) * SIM_US);
         rc = state_look(ring, &state);
-    } while (rc == 0 && !state.suspend_acknowledged);
+    } while (rc == 0 && !state.suspend_acknowledged && !world_is_stuck());
+    if (world_is_stuck()) {
+        return -ETIMEDOUT;
+    }
     uint64_t producer = state.producer;
     for (int i = 0; i < 3 && rc == 0; i++) {
         sim_sleep(sim_between(0, 500) * SIM_US);
@@ -289,7 +300,7 @@ static void consumer_live(void)
     int rc = fw_ring_attach_on(&ring, disk, 2, &options, NULL);
     if (rc == 0) {
         consumer_begin(ring);
-        while (rc == 0 && !world_is_consumed()) {
+        while (rc == 0 && !world_is_consumed() && !world_is_stuck()) {
             rc = consumer_recover(ring);
             if (rc == 0) {
                 rc = consumer_pop(ring);
@@ -309,7 +320,7 @@ static void consumer_live(void)
 static void consumer_run(void *argument)
 {
     (void)argument;
-    while (!world_is_consumed()) {
+    while (!world_is_consumed() && !world_is_stuck()) {
         consumer_live();
         sim_sleep(sim_between(0, 300) * SIM_US);
     }
@@ -360,6 +371,7 @@ static void planted_run(void)
 {
     memset(&world, 0, sizeof world);
     world.is_planted = true;
+    world.begin_ns = sim_now();
     world.expected[1] = GOAL; /* The second pusher has nothing to do. */
     world.kept[1] = GOAL;
     weather_set();

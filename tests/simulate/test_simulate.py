@@ -14,7 +14,7 @@ PLANTED = {
     "planted-close": "FW_SOURCE_CLOSED",
     "planted-flush": "version >= made",
     "planted-log": "rc >= 0",
-    "planted-ring": "state.producer == producer",
+    "planted-ring": "scenario_ring.c:",
     "planted-volume": "is in the pool of host",
     "jobs-planted-admission": "expected",
     "jobs-planted-exist": "!early.none_exist",
