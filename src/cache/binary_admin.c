@@ -62,7 +62,8 @@ enum fw_parsed fw_binary_sasl_list(struct fw_binary *request)
 }
 
 /* PLAIN is: whom to act as (which is not looked at), a zero, the user, a zero, the password. */
-static bool plain_is_right(const struct fw_auth *auth, const char *value, size_t length)
+static bool plain_log_in(struct fw_session *session, const struct fw_auth *auth, const char *value,
+                         size_t length)
 {
     const char *end = value + length;
     const char *user = memchr(value, 0, length);
@@ -76,7 +77,11 @@ static bool plain_is_right(const struct fw_auth *auth, const char *value, size_t
     }
     size_t user_length = (size_t)(password - user);
     password++;
-    return fw_auth_check(auth, user, user_length, password, (size_t)(end - password));
+    if (!fw_auth_check(auth, user, user_length, password, (size_t)(end - password))) {
+        return false;
+    }
+    fw_session_log_in(session, user, user_length);
+    return true;
 }
 
 /*
@@ -103,17 +108,16 @@ enum fw_parsed fw_binary_sasl_login(struct fw_binary *request)
     }
     const char *value = request->value;
     request->value += request->value_length;
-    request->session->has_logged_in = false;
+    fw_session_log_in(request->session, NULL, 0);
     bool is_plain = request->key_length == MECHANISM_LENGTH &&
                     memcmp(request->key, "PLAIN", MECHANISM_LENGTH) == 0;
     if (is_plain && request->value_length == 0 && request->opcode == BEGIN) {
         return fw_binary_answer_text(request, FW_BINARY_LOGIN_MORE, "");
     }
     fw_counter_increment(&request->local->metrics->auth_cmds);
-    if (!is_plain || !plain_is_right(auth, value, request->value_length)) {
+    if (!is_plain || !plain_log_in(request->session, auth, value, request->value_length)) {
         fw_counter_increment(&request->local->metrics->auth_errors);
         return fw_binary_fail(request, FW_BINARY_LOGIN_FAILED);
     }
-    request->session->has_logged_in = true;
     return succeed_text(request, "Authenticated");
 }

@@ -25,6 +25,7 @@ struct fw_input {
      * one call takes the others off.
      */
     uint32_t budget;
+    uint32_t keys; /* Looked up so far by gets of several; parsers add. */
 };
 
 enum fw_parsed {

@@ -10,6 +10,7 @@ static void reply_begin(struct fw_reply *reply)
     reply->next = reply->buffer;
     reply->piece_begin = reply->buffer;
     reply->piece_count = 0;
+    reply->body_bytes = 0;
 }
 
 void fw_reply_init(struct fw_reply *reply, struct fw_table_local *table)
@@ -41,12 +42,15 @@ void fw_reply_add_body(struct fw_reply *reply, struct fw_body *body)
         (struct iovec){.iov_base = body->bytes, .iov_len = body->length};
     reply->bodies[reply->piece_count] = fw_body_ref(body);
     reply->piece_count++;
+    reply->body_bytes += body->length;
 }
 
 struct fw_reply_mark fw_reply_mark(const struct fw_reply *reply)
 {
-    return (struct fw_reply_mark){
-        .next = reply->next, .piece_begin = reply->piece_begin, .piece_count = reply->piece_count};
+    return (struct fw_reply_mark){.next = reply->next,
+                                  .piece_begin = reply->piece_begin,
+                                  .piece_count = reply->piece_count,
+                                  .body_bytes = reply->body_bytes};
 }
 
 static void reply_drop_pieces(struct fw_reply *reply, uint32_t count)
@@ -67,6 +71,7 @@ void fw_reply_rewind(struct fw_reply *reply, struct fw_reply_mark mark)
     reply_drop_pieces(reply, mark.piece_count);
     reply->next = mark.next;
     reply->piece_begin = mark.piece_begin;
+    reply->body_bytes = mark.body_bytes;
 }
 
 uint32_t fw_reply_finish(struct fw_reply *reply)

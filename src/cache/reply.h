@@ -34,6 +34,8 @@ struct fw_table_local;
 enum {
     FW_REPLY_SIZE = 64 * 1024,
     FW_REPLY_PIECES_MAX = 60, /* Within FW_STREAM_SEND_MAX. */
+    /* Bytes of bodies after which it is full: one send of 60 would take milliseconds. */
+    FW_REPLY_BODIES_MAX = 128 * 1024,
     /* An item's line with a key in base64, its value, and what ends it. */
     FW_REPLY_ROOM_MIN = FW_ITEM_INLINE_MAX + 1024,
 };
@@ -44,6 +46,7 @@ struct fw_reply {
     char *next;                   /* Where the next byte goes. */
     char *piece_begin;            /* Of the bytes that are in no piece yet. */
     uint32_t piece_count;
+    uint64_t body_bytes; /* In pieces that refer to bodies. */
     struct iovec pieces[FW_REPLY_PIECES_MAX];
     struct fw_body *bodies[FW_REPLY_PIECES_MAX]; /* NULL for bytes of the buffer. */
     char buffer[FW_REPLY_SIZE];
@@ -53,6 +56,7 @@ struct fw_reply_mark {
     char *next;
     char *piece_begin;
     uint32_t piece_count;
+    uint64_t body_bytes;
 };
 
 void fw_reply_init(struct fw_reply *reply, struct fw_table_local *table);
@@ -83,7 +87,13 @@ static inline void fw_reply_add(struct fw_reply *reply, const char *bytes, size_
 /* Is there a piece left for a body, and one for the bytes before and behind it? */
 static inline bool fw_reply_has_pieces(const struct fw_reply *reply)
 {
-    return reply->piece_count + 3 <= FW_REPLY_PIECES_MAX;
+    return reply->piece_count + 3 <= FW_REPLY_PIECES_MAX && reply->body_bytes < FW_REPLY_BODIES_MAX;
+}
+
+/* All that is in it. */
+static inline uint64_t fw_reply_length(const struct fw_reply *reply)
+{
+    return (uint64_t)(reply->next - reply->buffer) + reply->body_bytes;
 }
 
 /* Sends `body` from where it lies. Takes a reference of its own. fw_reply_has_pieces() was true. */

@@ -137,10 +137,16 @@ static void test_pieces_end(void **state)
         count++;
     }
     FW_REPLY_ADD(reply, "x");
-    assert_true(count >= FW_REPLY_PIECES_MAX / 2 - 1);
+    /* It ends by their bytes, and before there would be too many pieces. */
+    assert_true(count <= FW_REPLY_PIECES_MAX / 2 - 1);
+    assert_true((count - 1) * (uint64_t)body->length < FW_REPLY_BODIES_MAX);
+    assert_true(count * (uint64_t)body->length >= FW_REPLY_BODIES_MAX);
+    assert_int_equal(fw_reply_length(reply), count * (1 + (uint64_t)body->length) + 1);
     assert_int_equal(fw_reply_finish(reply), 2 * count + 1);
     assert_int_equal(references(body), 1 + count);
     fw_reply_clear(reply);
+    assert_int_equal(fw_reply_length(reply), 0);
+    assert_true(fw_reply_has_pieces(reply));
     assert_int_equal(references(body), 1);
     fw_body_unref(local, body);
 }
@@ -154,11 +160,13 @@ static void test_rewind(void **state)
     fw_reply_add_body(reply, body);
     FW_REPLY_ADD(reply, "too");
     struct fw_reply_mark mark = fw_reply_mark(reply);
+    uint64_t length = fw_reply_length(reply);
     FW_REPLY_ADD(reply, "dropped");
     fw_reply_add_body(reply, body);
     FW_REPLY_ADD(reply, "dropped");
     assert_int_equal(references(body), 3);
     fw_reply_rewind(reply, mark);
+    assert_int_equal(fw_reply_length(reply), length);
     assert_int_equal(references(body), 2);
     FW_REPLY_ADD(reply, " and this");
     assert_int_equal(fw_reply_finish(reply), 3);

@@ -69,11 +69,22 @@ void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
     }
     free(session->hoard);
     session->hoard = NULL;
+    free(session->login);
+    session->login = NULL;
     fw_session_unlock_all(session, local);
     if (!fw_list_is_empty(&session->counting.claims)) {
         fw_counters_release_all(local->cache->counters, &session->counting, local->now);
     }
     session->state = FW_SESSION_CLOSED;
+}
+
+void fw_session_log_in(struct fw_session *session, const char *user, size_t length)
+{
+    free(session->login);
+    /* Without memory for the name it is in all the same, as somebody whom no rule names. */
+    session->login = user != NULL ? strndup(user, length) : NULL;
+    session->has_logged_in = user != NULL;
+    session->has_new_login = true;
 }
 
 struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
@@ -226,8 +237,10 @@ static enum fw_parsed run_keys(struct fw_session *session, struct fw_cache_local
     }
     struct fw_input kept = {.next = hoard->bytes + hoard->begin,
                             .end = hoard->bytes + hoard->end,
-                            .budget = input->budget};
+                            .budget = input->budget,
+                            .keys = input->keys};
     enum fw_parsed parsed = fw_text_key(session, local, &kept);
+    input->keys = kept.keys;
     hoard->begin = (size_t)(kept.next - hoard->bytes);
     if (session->state != FW_SESSION_KEYS) {
         free(hoard);
@@ -346,6 +359,18 @@ static enum fw_session_end end_of(enum fw_parsed parsed)
     return FW_SESSION_CLOSE;
 }
 
+/*
+ * Only commands are paid for: what goes on inside one ends by itself, or at the output; but for a
+ * get of very many keys, which goes on in the next run.
+ */
+static inline bool may_go_on(const struct fw_session *session, const struct fw_input *input)
+{
+    if (FW_UNLIKELY(input->keys >= FW_SESSION_KEYS_MAX)) {
+        return session->state != FW_SESSION_COMMAND && session->state != FW_SESSION_KEYS;
+    }
+    return input->budget > 0 || session->state != FW_SESSION_COMMAND;
+}
+
 struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cache_local *local,
                                       const char *input_bytes, size_t size)
 {
@@ -354,8 +379,7 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
     enum fw_parsed parsed = FW_PARSED;
     const bool is_verbose = fw_verbose_is_on();
     FW_ASSERT(budget > 0);
-    /* Only commands are paid for: what goes on inside one ends by itself, or at the output. */
-    while (parsed == FW_PARSED && (input.budget > 0 || session->state != FW_SESSION_COMMAND)) {
+    while (parsed == FW_PARSED && may_go_on(session, &input)) {
         bool begins = session->state == FW_SESSION_COMMAND;
         parsed = FW_UNLIKELY(is_verbose) ? run_state_verbosely(session, local, &input)
                                          : run_state(session, local, &input);
@@ -377,5 +401,6 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
     return (struct fw_session_step){.consumed = (size_t)(input.next - input_bytes),
                                     .wanted = input.wanted,
                                     .commands = budget - input.budget,
+                                    .keys = input.keys,
                                     .end = end_of(parsed)};
 }

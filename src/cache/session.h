@@ -22,7 +22,10 @@
  *
  * A run ends because the input is used up (INPUT), because the reply is full (OUTPUT), because the
  * connection has had its share (TURN), or because it is over (CLOSE: quit, garbage, wrong
- * password). In every case what was replied so far is sent first.
+ * password). In every case what was replied so far is sent first. A share is counted in commands
+ * and in keys, so that who gets a hundred with each command holds others up no longer.
+ *
+ * What a run has cost is told by fw_session_cost(); it is what tenants pay with.
  *
  * A session is small, since ten thousands are idle: what only some need (a large value under way)
  * is allocated while it is needed.
@@ -43,6 +46,7 @@ enum {
     FW_SESSION_LINE_MAX = 2048,     /* Of a line that is not a get. */
     FW_SESSION_HOARD_MAX = 1 << 20, /* Of a line that is. */
     FW_SESSION_INPUT_MAX = FW_ITEM_INLINE_MAX + FW_SESSION_LINE_MAX + 2,
+    FW_SESSION_KEYS_MAX = 64, /* A run that has looked up so many ends with the command. */
 };
 
 enum fw_session_state {
@@ -66,11 +70,13 @@ struct fw_session {
     uint32_t get_expires; /* In KEYS: of gat. */
     uint32_t client;      /* Number of the connection in this server, never 0. */
     bool has_locks;       /* Holds locks, to be let go of at the end. */
+    bool has_new_login;   /* `login` has changed; who wants to know it sets it back. */
     uint64_t swallow;
     struct fw_pending *pending;
     struct fw_listing *listing;
     struct fw_hoard *hoard;
     struct fw_counters_client counting; /* What it has claimed, in the counters' protocol. */
+    char *login; /* As whom it has logged in, with a final zero; NULL: it has not. */
 };
 
 enum fw_session_end { FW_SESSION_INPUT, FW_SESSION_OUTPUT, FW_SESSION_TURN, FW_SESSION_CLOSE };
@@ -79,8 +85,22 @@ struct fw_session_step {
     size_t consumed;   /* Of the input. The rest is given again, with more behind it. */
     size_t wanted;     /* INPUT: so many bytes, counted from there, make a new run worth while. */
     uint32_t commands; /* How many began. */
+    uint32_t keys;     /* Those of gets of several; a single one is counted with its command. */
     enum fw_session_end end;
 };
+
+enum { FW_SESSION_COST_BYTES = 1024 };
+
+/*
+ * The unit that tenants' rates and shares are counted in: 1 for a command, 1 for each key of a get
+ * of several, 1 for each KiB that was received or sent. These take about the same time; what a
+ * system call takes beside them is not counted, since it is nobody's choice how much comes at once.
+ */
+static inline uint32_t fw_session_cost(uint32_t commands, uint32_t keys, uint64_t bytes)
+{
+    uint64_t cost = commands + (uint64_t)keys + bytes / FW_SESSION_COST_BYTES;
+    return cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX;
+}
 
 void fw_session_init(struct fw_session *session, uint32_t client);
 void fw_session_fini(struct fw_session *session, struct fw_cache_local *local);
@@ -88,6 +108,9 @@ void fw_session_fini(struct fw_session *session, struct fw_cache_local *local);
 /* Goes through the input. `local` has the time and a reply, which need not be empty. */
 struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cache_local *local,
                                       const char *input, size_t size);
+
+/* For the protocols: the client is this user from now on, or, with NULL, nobody any more. */
+void fw_session_log_in(struct fw_session *session, const char *user, size_t length);
 
 /*
  * In BODY: where the next bytes of the value go, and how many. NULL: not in BODY. When some have

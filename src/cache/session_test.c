@@ -313,7 +313,7 @@ static void test_verbose(void **state)
 static void test_size(void **state)
 {
     (void)state;
-    assert_true(sizeof(struct fw_session) <= 64);
+    assert_true(sizeof(struct fw_session) <= 72);
 }
 
 int main(void)

@@ -275,11 +275,17 @@ static enum fw_parsed keys_run(struct fw_session *session, struct fw_cache_local
         window.count = 0;
         const char *at = input->next;
         ended = window_gather(&window, local, &at, input->end);
-        if (!window_run(session, local, &window)) {
+        bool is_done = window_run(session, local, &window);
+        input->keys += window.done;
+        if (!is_done) {
             input->next = window.keys[window.done].bytes;
             return FW_PARSED_OUTPUT;
         }
         input->next = at;
+        /* What could not be taken back any more may as well go on in another run. */
+        if (mark == NULL && ended == ENDED_FULL && input->keys >= FW_SESSION_KEYS_MAX) {
+            return FW_PARSED;
+        }
     }
     if (ended == ENDED_INPUT) {
         input->wanted = (size_t)(input->end - input->next) + 1;

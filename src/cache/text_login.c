@@ -30,7 +30,7 @@ static void login_check(struct fw_session *session, struct fw_cache_local *local
     if (local->cache->auth != NULL &&
         fw_auth_check(local->cache->auth, words[0].text, words[0].length, words[1].text,
                       words[1].length)) {
-        session->has_logged_in = true;
+        fw_session_log_in(session, words[0].text, words[0].length);
         ANSWER(local, "STORED");
     } else {
         fw_counter_increment(&local->metrics->auth_errors);

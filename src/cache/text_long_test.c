@@ -234,6 +234,56 @@ static void test_turn(void **state)
     converse->cache.settings.lines_max = 20;
 }
 
+/* So has one whose commands are few, but ask for many keys each. */
+static void test_turn_of_keys(void **state)
+{
+    enum { GETS = 10, KEYS = 40 };
+    (void)state;
+    begin();
+    for (int i = 0; i < GETS; i++) {
+        fw_text_append_string(&said, i == 5 ? "gets" : "get");
+        for (int j = 0; j < KEYS; j++) {
+            fw_text_printf(&said, " k%d", j);
+        }
+        fw_text_append_string(&said, "\r\n");
+        fw_text_append_string(&expected, "END\r\n");
+    }
+    converse->commands = 0;
+    converse->keys = 0;
+    check(0);
+    assert_int_equal(converse->commands, GETS);
+    assert_int_equal(converse->keys, GETS * KEYS);
+    assert_int_equal(converse->runs[FW_SESSION_TURN], GETS / 2 - 1); /* Two reach the limit. */
+    assert_int_equal(converse->runs[FW_SESSION_INPUT], 1);
+    /* A single line that is longer than the input goes on in several. */
+    begin();
+    fw_text_append_string(&said, "get");
+    for (int i = 0; i < 100 * KEYS; i++) {
+        fw_text_printf(&said, " key%d", i);
+    }
+    fw_text_append_string(&said, "\r\n");
+    fw_text_append_string(&expected, "END\r\n");
+    converse->keys = 0;
+    check(0);
+    assert_int_equal(converse->keys, 100 * KEYS);
+    assert_int_equal(converse->runs[FW_SESSION_TURN], 100 * KEYS / FW_SESSION_KEYS_MAX);
+    /* A single key is paid for with its command. */
+    begin();
+    converse->keys = 0;
+    fw_text_append_string(&said, "get a\r\nget b\r\nmg a v\r\n");
+    fw_text_append_string(&expected, "END\r\nEND\r\nEN\r\n");
+    check(0);
+    assert_int_equal(converse->keys, 0);
+}
+
+static void test_cost(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_session_cost(3, 0, 1023), 3);
+    assert_int_equal(fw_session_cost(1, 100, 5 * 1024), 106);
+    assert_int_equal(fw_session_cost(1, 0, UINT64_MAX), UINT32_MAX);
+}
+
 /* A get line of any length needs no more input kept than a line of another command. */
 static void test_get_many_keys(void **state)
 {
@@ -436,6 +486,8 @@ int main(void)
         cmocka_unit_test(test_append),
         cmocka_unit_test(test_output),
         cmocka_unit_test(test_turn),
+        cmocka_unit_test(test_turn_of_keys),
+        cmocka_unit_test(test_cost),
         cmocka_unit_test(test_get_many_keys),
         cmocka_unit_test(test_get_long_fails),
         cmocka_unit_test(test_get_long_is_kept),

@@ -135,9 +135,11 @@ static void run(struct converse *converse)
         /* A run that neither eats nor speaks would be called for ever. */
         FW_ASSERT(step.end == FW_SESSION_INPUT || step.end == FW_SESSION_CLOSE ||
                   step.consumed > 0 || !fw_reply_is_empty(&converse->local.reply) ||
-                  converse->session.state == FW_SESSION_LISTING);
+                  converse->session.state == FW_SESSION_LISTING ||
+                  (converse->session.state == FW_SESSION_KEYS && step.keys > 0));
         converse->runs[step.end]++;
         converse->commands += step.commands;
+        converse->keys += step.keys;
         converse->wanted = step.wanted;
         converse->input_length -= step.consumed;
         memmove(converse->input, converse->input + step.consumed, converse->input_length);

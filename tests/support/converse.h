@@ -31,8 +31,9 @@ struct converse {
     char *replies; /* A string; its bytes may have zeros too. */
     size_t replies_length;
     size_t replies_size;
-    uint64_t runs[4]; /* How many ended in which way, by enum fw_session_end. */
+    uint64_t runs[5]; /* How many ended in which way, by enum fw_session_end. */
     uint64_t commands;
+    uint64_t keys;
     size_t input_most; /* The longest input that was kept. */
     bool is_closed;
     bool is_shut_down; /* By the command. */
