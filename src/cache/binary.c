@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "cache/gate.h"
 
 enum key_rule { KEY_NONE, KEY_NEEDED, KEY_ANY };
 
@@ -121,6 +122,8 @@ static const char *status_text(enum fw_binary_status status)
         return "Unknown command";
     case FW_BINARY_NO_MEMORY:
         return "Out of memory";
+    case FW_BINARY_BUSY:
+        return "Out of capacity, try again later";
     case FW_BINARY_OK:
     case FW_BINARY_LOGIN_MORE:
         break;
@@ -225,6 +228,47 @@ static bool header_read(struct fw_binary *request, const char *header)
     uint32_t before_value = (uint32_t)request->extras_length + request->key_length;
     request->value_length = body_length - before_value;
     return before_value <= body_length;
+}
+
+static enum fw_command_class class_of(const struct command *command)
+{
+    bool is_get = command->run == fw_binary_get && (command->variant & FW_BINARY_NO_VALUE) == 0;
+    bool is_keyed = command->key == KEY_NEEDED && command->run != fw_binary_sasl_login;
+    return is_get ? FW_COMMAND_READ : is_keyed ? FW_COMMAND_WRITE : FW_COMMAND_ADMIN;
+}
+
+bool fw_binary_view(const struct fw_input *input, struct fw_gate_view *view)
+{
+    struct fw_binary request;
+    size_t size = (size_t)(input->end - input->next);
+    if (size < FW_BINARY_HEADER || (uint8_t)input->next[0] != FW_BINARY_REQUEST ||
+        !header_read(&request, input->next) || request.value > input->end) {
+        return false;
+    }
+    view->class = class_of(&commands[request.opcode]);
+    view->key = view->class != FW_COMMAND_ADMIN ? request.key : NULL;
+    view->key_length = view->class != FW_COMMAND_ADMIN ? request.key_length : 0;
+    return true;
+}
+
+/* Quiet ones are told too: that they are quiet means only that nothing went wrong. */
+enum fw_parsed fw_binary_refuse(struct fw_session *session, struct fw_cache_local *local,
+                                struct fw_input *input)
+{
+    struct fw_binary request = {.session = session, .local = local, .input = input};
+    bool is_consistent = header_read(&request, input->next);
+    FW_ASSERT(is_consistent); /* Else it would not have been asked about. */
+    if (!shape_is_right(&commands[request.opcode], &request)) {
+        return fw_binary_command(session, local, input);
+    }
+    if (fw_reply_room(&local->reply, FW_REPLY_ROOM_MIN) == NULL) {
+        return FW_PARSED_OUTPUT;
+    }
+    input->next = request.value;
+    if (request.value_length > 0 && commands[request.opcode].value == VALUE_ANY) {
+        fw_session_swallow(session, request.value_length);
+    }
+    return fw_binary_fail(&request, FW_BINARY_BUSY);
 }
 
 void fw_binary_show_request(struct fw_text *text, const char *bytes, size_t size)

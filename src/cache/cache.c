@@ -76,6 +76,7 @@ int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache)
     if (error != 0) {
         goto fail_table;
     }
+    local->gate = NULL;
     fw_reply_init(&local->reply, local->table);
     fw_cache_local_set_time(local, fw_clock_now_ns());
     return 0;

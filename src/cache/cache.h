@@ -104,8 +104,18 @@ struct fw_cache {
     _Atomic uint64_t table_before[FW_CACHE_TABLE_COUNTERS];
 };
 
+enum fw_command_class { FW_COMMAND_READ, FW_COMMAND_WRITE, FW_COMMAND_ADMIN };
+enum fw_gate { FW_GATE_PASS, FW_GATE_HOLD, FW_GATE_REFUSE };
+
+/* Who is asked before each command is executed; gate.h says what comes of the answers. */
+struct fw_cache_gate {
+    enum fw_gate (*ask)(struct fw_cache_gate *gate, enum fw_command_class class, const char *key,
+                        size_t length);
+};
+
 struct fw_cache_local {
     struct fw_cache *cache;
+    struct fw_cache_gate *gate; /* NULL: every command passes. The server's; between two runs. */
     struct fw_table_local *table;
     struct fw_metrics_cache *metrics;
     uint32_t now; /* The cache's clock, as of the begin of this tick. */

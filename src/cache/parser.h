@@ -33,6 +33,7 @@ enum fw_parsed {
     FW_PARSED_INPUT,  /* Its bytes have not all come. */
     FW_PARSED_OUTPUT, /* The reply has no room. */
     FW_PARSED_CLOSE,  /* No more is read from this client. */
+    FW_PARSED_HELD,   /* The server wants it to be given again later. */
 };
 
 /*

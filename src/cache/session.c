@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "cache/gate.h"
 #include "cache/locks.h"
 #include "cache/parser.h"
 #include "cache/verbose.h"
@@ -287,6 +288,10 @@ static enum fw_parsed run_command(struct fw_session *session, struct fw_cache_lo
     if (FW_UNLIKELY(session->protocol == FW_PROTOCOL_UNKNOWN)) {
         session->protocol = (uint8_t)protocol_choose(local->cache, *input->next);
     }
+    /* The counters have a listener of their own, and no keys: what is known of it must do. */
+    if (FW_UNLIKELY(local->gate != NULL) && session->protocol != FW_PROTOCOL_COUNTERS) {
+        return fw_gate_command(session, local, input);
+    }
     if (FW_LIKELY(session->protocol == FW_PROTOCOL_TEXT)) {
         return fw_text_command(session, local, input);
     }
@@ -353,6 +358,8 @@ static enum fw_session_end end_of(enum fw_parsed parsed)
         return FW_SESSION_INPUT;
     case FW_PARSED_OUTPUT:
         return FW_SESSION_OUTPUT;
+    case FW_PARSED_HELD:
+        return FW_SESSION_HELD;
     case FW_PARSED_CLOSE:
         break;
     }

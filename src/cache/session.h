@@ -21,9 +21,10 @@
  *   - a line that is longer than it may be closes the connection, as memcached does.
  *
  * A run ends because the input is used up (INPUT), because the reply is full (OUTPUT), because the
- * connection has had its share (TURN), or because it is over (CLOSE: quit, garbage, wrong
- * password). In every case what was replied so far is sent first. A share is counted in commands
- * and in keys, so that who gets a hundred with each command holds others up no longer.
+ * connection has had its share (TURN), because it is over (CLOSE: quit, garbage, wrong password),
+ * or because the server holds the next command (HELD, see gate.h). In every case what was replied
+ * so far is sent first. A share is counted in commands and in keys, so that who gets a hundred with
+ * each command holds others up no longer.
  *
  * What a run has cost is told by fw_session_cost(); it is what tenants pay with.
  *
@@ -79,7 +80,13 @@ struct fw_session {
     char *login; /* As whom it has logged in, with a final zero; NULL: it has not. */
 };
 
-enum fw_session_end { FW_SESSION_INPUT, FW_SESSION_OUTPUT, FW_SESSION_TURN, FW_SESSION_CLOSE };
+enum fw_session_end {
+    FW_SESSION_INPUT,
+    FW_SESSION_OUTPUT,
+    FW_SESSION_TURN,
+    FW_SESSION_CLOSE,
+    FW_SESSION_HELD,
+};
 
 struct fw_session_step {
     size_t consumed;   /* Of the input. The rest is given again, with more behind it. */

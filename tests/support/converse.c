@@ -136,7 +136,8 @@ static void run(struct converse *converse)
         FW_ASSERT(step.end == FW_SESSION_INPUT || step.end == FW_SESSION_CLOSE ||
                   step.consumed > 0 || !fw_reply_is_empty(&converse->local.reply) ||
                   converse->session.state == FW_SESSION_LISTING ||
-                  (converse->session.state == FW_SESSION_KEYS && step.keys > 0));
+                  (converse->session.state == FW_SESSION_KEYS && step.keys > 0) ||
+                  step.end == FW_SESSION_HELD);
         converse->runs[step.end]++;
         converse->commands += step.commands;
         converse->keys += step.keys;
@@ -145,7 +146,8 @@ static void run(struct converse *converse)
         memmove(converse->input, converse->input + step.consumed, converse->input_length);
         collect(converse);
         converse->is_closed = step.end == FW_SESSION_CLOSE;
-        goes_on = step.end == FW_SESSION_OUTPUT || step.end == FW_SESSION_TURN;
+        goes_on = step.end == FW_SESSION_OUTPUT || step.end == FW_SESSION_TURN ||
+                  step.end == FW_SESSION_HELD;
     }
     FW_ASSERT(converse->is_closed || converse->input_length < FW_SESSION_INPUT_MAX);
     FW_ASSERT(converse->is_closed || converse->wanted > 0);
