@@ -11,7 +11,7 @@
 #include "io/process.h"
 
 const struct fw_command *const fw_commands[] = {
-    &fw_cmd_serve, &fw_cmd_admin, &fw_cmd_ring,    &fw_cmd_volume,
+    &fw_cmd_serve, &fw_cmd_stats, &fw_cmd_admin,   &fw_cmd_ring, &fw_cmd_volume,
     &fw_cmd_log,   &fw_cmd_help,  &fw_cmd_version, NULL,
 };
 

@@ -21,6 +21,7 @@
 #include "log/options.h"
 #include "log/writer.h"
 #include "sched/options.h"
+#include "sched/tenant_options.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -76,16 +77,18 @@ static const struct fw_option serve_options[] = {
                    .help = "print this help and exit"),
 };
 
-enum { TABLE_IGNORED = 7, TABLES };
+enum { TABLE_TENANT = 5, TABLE_IGNORED = 8, TABLES };
 
 struct serve {
     struct serve_config config;
     struct fw_server_config server;
     struct fw_server_ignored ignored;
     struct fw_log_config log;
+    struct fw_tenant_sections tenants;
     struct fw_option_table tables[TABLES];
     int argument_count; /* For SIGHUP, which reads them again. */
     char **arguments;
+    struct fw_server *running; /* For SIGHUP too. */
 };
 
 static void serve_tables(struct serve *serve)
@@ -95,19 +98,22 @@ static void serve_tables(struct serve *serve)
         .module = (name), .options = (rows), .count = (row_count), .config = (struct_to_fill), \
         .bare = (is_bare)                                                                      \
     }
-    const struct fw_option_table tables[TABLES] = {
+    struct fw_option_table tables[TABLES] = {
         TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
         TABLE("counter", fw_server_counters_options, fw_server_counters_options_count,
               &serve->server.counters, false),
         TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
         TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
         TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
+        [TABLE_TENANT] =
+            TABLE("tenant", fw_tenant_options, fw_tenant_options_count, &serve->tenants, false),
         TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
         TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
         [TABLE_IGNORED] = TABLE("memcached", fw_server_ignored_options,
                                 fw_server_ignored_options_count, &serve->ignored, true),
     };
 #undef TABLE
+    tables[TABLE_TENANT].instance_add = fw_tenant_section_add;
     memcpy(serve->tables, tables, sizeof tables);
 }
 
@@ -157,7 +163,44 @@ static void raise_level(struct serve *serve)
     }
 }
 
-/* Fills the structs from command line and file. On success fw_options_fini() is due. */
+/* Where an option of a named section stands. */
+struct place {
+    const char *instance;
+    const char *name;
+    unsigned line;
+};
+
+static void place_find(const struct fw_option_row *row, void *context)
+{
+    struct place *place = context;
+    if (row->instance == place->instance && strcmp(row->option->name, place->name) == 0) {
+        place->line = row->line;
+    }
+}
+
+/* Rules are read by the server, but what is wrong with them is told with its line. */
+static int serve_check_tenants(struct serve *serve, const struct fw_options *options,
+                               struct fw_reason *reason)
+{
+    const struct fw_tenant_section *wrong;
+    struct fw_reason why;
+    int rc = fw_tenant_sections_check(&serve->tenants, &wrong, &why);
+    if (rc != 0) {
+        struct place place = {.instance = wrong->due.name, .name = "match"};
+        fw_options_list(options, place_find, &place);
+        return fw_reason_set(reason, rc, "%s:%u: %s", serve->config.file, place.line, why.text);
+    }
+    serve->server.tenants = &serve->tenants;
+    return 0;
+}
+
+static void serve_forget(struct serve *serve, struct fw_options *options)
+{
+    fw_options_fini(options);
+    fw_tenant_sections_fini(&serve->tenants);
+}
+
+/* Fills the structs from command line and file. On success serve_forget() is due. */
 static int serve_read(struct serve *serve, struct fw_options *options, struct fw_reason *reason)
 {
     serve_tables(serve);
@@ -169,15 +212,19 @@ static int serve_read(struct serve *serve, struct fw_options *options, struct fw
     if (rc == 0 && serve->config.file != NULL) {
         rc = config_file_read(options, serve->config.file, reason);
     }
+    if (rc == 0) {
+        rc = serve_check_tenants(serve, options, reason);
+    }
     if (rc != 0) {
-        fw_options_fini(options);
+        serve_forget(serve, options);
         return rc;
     }
     raise_level(serve);
     return 0;
 }
 
-/* SIGHUP: of what may change while it serves, the log's settings are taken over. */
+/* SIGHUP: what may change while it serves is taken over: the log's settings, tenants, the policy.
+ */
 static void serve_reload(void *context)
 {
     const struct serve *old = context;
@@ -192,10 +239,15 @@ static void serve_reload(void *context)
     rc = fw_log_configure(&fresh.log, &reason);
     if (rc != 0) {
         FW_LOG(cmd, ERROR, "the log stays as it is: %s", reason.text);
-    } else {
+    }
+    int tenants_rc = fw_server_change(old->running, &fresh.server, &reason);
+    if (tenants_rc != 0) {
+        FW_LOG(cmd, ERROR, "the tenants stay as they are: %s", reason.text);
+    }
+    if (rc == 0 && tenants_rc == 0) {
         FW_LOG(cmd, NOTICE, "read the configuration again");
     }
-    fw_options_fini(&options);
+    serve_forget(&fresh, &options);
 }
 
 static int trace_sink(const char *bytes, size_t length, void *context)
@@ -220,6 +272,7 @@ static void serve_write_trace(struct serve *serve, struct fw_server *server)
 static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server *server)
 {
     struct fw_reason reason;
+    serve->running = server;
     int rc = fw_server_signals_open(server, serve_reload, serve, &reason);
     if (rc == 0 && serve->config.pid_file != NULL) {
         rc = fw_process_pid_file(serve->config.pid_file, &reason);
@@ -350,7 +403,7 @@ static enum fw_cmd_status serve_run(int count, char **arguments)
     } else {
         status = serve_start(&serve, &options);
     }
-    fw_options_fini(&options);
+    serve_forget(&serve, &options);
     return status;
 }
 

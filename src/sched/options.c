@@ -3,14 +3,14 @@
 
 #include "base/base.h"
 
-static const char *const policy_names[] = {
+const char *const fw_sched_policy_names[] = {
     [FW_SCHED_FIFO] = "fifo", [FW_SCHED_CRR] = "crr",     [FW_SCHED_WFQ] = "wfq",
     [FW_SCHED_TBF] = "tbf",   [FW_SCHED_POLICIES] = NULL,
 };
 
 const struct fw_option fw_sched_options[] = {
     FW_OPTION_ENUM(struct fw_sched_config, policy, .section = "server", .name = "policy",
-                   .default_text = "fifo", .names = policy_names,
+                   .default_text = "fifo", .names = fw_sched_policy_names,
                    .help = "in which order waiting requests are served: as they came (fifo), "
                            "clients by turns (crr), tenants by weight (wfq), tenants by rate "
                            "and as they came (tbf)"),

@@ -42,6 +42,7 @@ static int connection_admitted(struct fw_sched_getter *getter, struct fw_sched_r
     }
     struct fw_connection *connection = FW_CONTAINER_OF(request, struct fw_connection, request);
     connection->is_admitted = true;
+    connection->is_shed = request->is_shed;
     fw_fom_mark(&connection->fom, "ADMIT");
     if (connection != core->serving) { /* Else it looks when this returns. */
         fw_fom_wake(&connection->fom);
@@ -65,6 +66,62 @@ static void connection_withdraw(struct fw_connection *connection)
     }
     if (connection->is_admitted) {
         connection_pass_on(connection);
+    }
+}
+
+static void connection_give_to(struct fw_connection *connection, struct fw_rule_verdict verdict)
+{
+    connection->request.class.tenant = verdict.tenant;
+    connection->request.class.is_urgent = verdict.is_urgent;
+}
+
+/* The gate: may this command go in the turn that was admitted? */
+static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class class,
+                             const char *key, size_t length)
+{
+    static const enum fw_rule_class classes[] = {[FW_COMMAND_READ] = FW_RULE_READ,
+                                                 [FW_COMMAND_WRITE] = FW_RULE_WRITE,
+                                                 [FW_COMMAND_ADMIN] = FW_RULE_ADMIN};
+    struct fw_server_core *core = FW_CONTAINER_OF(gate, struct fw_server_core, gate);
+    struct fw_connection *connection = core->serving;
+    struct fw_rule_verdict verdict =
+        fw_rules_classify(core->ruling->rules, &connection->scope, classes[class], key, length);
+    if (verdict.tenant != connection->request.class.tenant ||
+        verdict.is_urgent != connection->request.class.is_urgent) {
+        connection->held = verdict;
+        return FW_GATE_HOLD;
+    }
+    return connection->is_shed ? FW_GATE_REFUSE : FW_GATE_PASS;
+}
+
+/* Whose it is, by what is known of it before a request is. */
+static void connection_classify(struct fw_connection *connection)
+{
+    const struct fw_rules *rules = connection->core->ruling->rules;
+    struct fw_address peer;
+    struct fw_rule_facts facts = {.listener = &connection->listening->listener.address,
+                                  .login = connection->session.login};
+    if (fw_rules_look_at_peers(rules) && fw_stream_peer(&connection->stream, &peer) == 0) {
+        facts.peer = &peer;
+    }
+    if (facts.login != NULL) {
+        facts.login_length = strlen(facts.login);
+    }
+    fw_rules_scope(rules, &facts, &connection->scope);
+    connection_give_to(connection, fw_rules_judge_connection(rules, &connection->scope));
+    connection->session.has_new_login = false;
+}
+
+void fw_connection_classify_again(struct fw_connection *connection)
+{
+    struct fw_sched *sched = &connection->core->sched;
+    bool is_waiting = fw_sched_is_waiting(&connection->request);
+    if (is_waiting) {
+        fw_sched_cancel(sched, &connection->request);
+    }
+    connection_classify(connection);
+    if (is_waiting) {
+        fw_sched_incoming(sched, &connection->request);
     }
 }
 
@@ -150,7 +207,9 @@ static ssize_t input_receive(struct fw_connection *connection)
     size_t room = 0;
     char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
     if (body != NULL && room > 0) {
-        ssize_t received = fw_stream_receive_now(&connection->stream, body, room);
+        size_t limit = room < FW_CONNECTION_BODY ? room : FW_CONNECTION_BODY;
+        ssize_t received = fw_stream_receive_now(&connection->stream, body, limit);
+        connection->has_input = limit < room && received == (ssize_t)limit;
         if (received > 0) {
             fw_session_body_received(&connection->session, (size_t)received);
             connection->wanted = (size_t)received < room ? 1 : 0;
@@ -165,6 +224,7 @@ static ssize_t input_receive(struct fw_connection *connection)
     FW_ASSERT(length < sizeof core->input);
     ssize_t received = fw_stream_receive_now(&connection->stream, core->input + core->end,
                                              sizeof core->input - length);
+    connection->has_input = false;
     core->end += received > 0 ? (uint32_t)received : 0;
     return received;
 }
@@ -243,6 +303,7 @@ static int connection_settle(struct fw_connection *connection)
                             &connection_events);
     if (rc == 0) {
         connection->is_open = true;
+        connection_classify(connection);
         fw_mutex_lock(&server->lock);
         fw_list_push_back(&server->connections, &connection->link);
         fw_mutex_unlock(&server->lock);
@@ -354,6 +415,33 @@ static enum outcome connection_flush(struct fw_connection *connection, enum outc
     return connection->unsent != NULL ? KEPT : outcome;
 }
 
+/* Goes through the input, and pays for it. What is refused costs nothing. */
+static enum fw_session_end connection_run(struct fw_connection *connection, size_t received)
+{
+    struct fw_server_core *core = connection->core;
+    struct fw_cache_local *cache = &core->cache;
+    struct fw_cache_gate *gate = cache->gate;
+    uint64_t bytes_before = fw_reply_length(&cache->reply);
+    if (FW_UNLIKELY(connection->is_shed)) {
+        cache->gate = &core->gate;
+    }
+    struct fw_session_step step = fw_session_run(
+        &connection->session, cache, core->input + core->begin, core->end - core->begin);
+    cache->gate = gate;
+    FW_ASSERT(step.consumed <= core->end - core->begin);
+    core->begin += (uint32_t)step.consumed;
+    connection->needs_input = step.end == FW_SESSION_INPUT;
+    connection->wanted = connection->needs_input ? (uint32_t)step.wanted : 0;
+    FW_ASSERT(!connection->needs_input || core->end - core->begin <= FW_CONNECTION_REST_MAX);
+    uint64_t bytes = received + fw_reply_length(&cache->reply) - bytes_before;
+    uint32_t cost = fw_session_cost(step.commands, step.keys, bytes);
+    core->tick_cost += cost;
+    if (FW_LIKELY(!connection->is_shed)) {
+        fw_sched_charge(&core->sched, &connection->request, cost);
+    }
+    return step.end;
+}
+
 /*
  * Answers what has come, up to the session's share. Replies are sent if there is no room for more;
  * else they may wait for those of the next turn.
@@ -361,30 +449,30 @@ static enum outcome connection_flush(struct fw_connection *connection, enum outc
 static enum outcome connection_turn(struct fw_connection *connection)
 {
     struct fw_server_core *core = connection->core;
+    ssize_t received = 0;
     if (connection->needs_input) {
-        ssize_t received = input_receive(connection);
+        received = input_receive(connection);
         if (received <= 0) {
             return received == -EAGAIN ? IDLE : OVER;
         }
         fw_counter_add(&core->metrics->bytes_read, (uint64_t)received);
         if (!input_suffices(connection)) {
-            return IDLE;
+            return connection->has_input ? MORE : IDLE;
         }
     }
-    struct fw_session_step step = fw_session_run(
-        &connection->session, &core->cache, core->input + core->begin, core->end - core->begin);
-    FW_ASSERT(step.consumed <= core->end - core->begin);
-    core->begin += (uint32_t)step.consumed;
-    connection->needs_input = step.end == FW_SESSION_INPUT;
-    connection->wanted = connection->needs_input ? (uint32_t)step.wanted : 0;
-    FW_ASSERT(!connection->needs_input || core->end - core->begin <= FW_CONNECTION_REST_MAX);
-    fw_sched_charge(&core->sched, &connection->request, step.commands);
-    switch (step.end) {
-    case FW_SESSION_INPUT:
-        return IDLE;
+    enum fw_session_end end = connection_run(connection, (size_t)received);
+    if (FW_UNLIKELY(connection->session.has_new_login)) {
+        connection_classify(connection);
+    }
+    switch (end) {
+    case FW_SESSION_INPUT: /* There is no need to be told that more has come. */
+        return connection->has_input ? MORE : IDLE;
     case FW_SESSION_OUTPUT:
         return connection_flush(connection, MORE);
     case FW_SESSION_TURN:
+        return MORE;
+    case FW_SESSION_HELD:
+        connection_give_to(connection, connection->held);
         return MORE;
     case FW_SESSION_CLOSE:
         connection->is_last = true;
@@ -393,14 +481,58 @@ static enum outcome connection_turn(struct fw_connection *connection)
     return OVER;
 }
 
+/*
+ * Before the scheduler chooses: asks who else has come, if that was not done for some time. The
+ * engine does it between two rounds, but a round has many ticks.
+ */
+static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uint32_t cost)
+{
+    if (fw_fom_now(fom) != core->seen_ns) {
+        core->seen_ns = fw_fom_now(fom);
+        core->unseen_cost = 0;
+    }
+    core->unseen_cost += cost + FW_CONNECTION_TURN_COST;
+    if (core->unseen_cost >= FW_CONNECTION_LOOK_COST) {
+        core->unseen_cost = 0;
+        (void)fw_reactor_poll(core->reactor, 0);
+    }
+}
+
+/*
+ * Where tenants are set apart: a turn has ended, and the next is not chosen yet. What was replied
+ * leaves first if the tick ends here, so that who is chosen does not wait for that.
+ */
+static enum outcome turn_end(struct fw_connection *connection, enum outcome outcome, uint32_t cost)
+{
+    struct fw_server_core *core = connection->core;
+    bool is_last = outcome != MORE || core->tick_cost >= FW_CONNECTION_TICK_COST;
+    if (is_last && outcome != KEPT) {
+        outcome = connection_flush(connection, outcome);
+    }
+    core_look(core, &connection->fom, cost);
+    return outcome;
+}
+
+/* May the tick go on with another turn, if the scheduler lets it? */
+static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
+{
+    return turns < FW_CONNECTION_TURNS &&
+           (core->policy == FW_SCHED_FIFO || core->tick_cost < FW_CONNECTION_TICK_COST);
+}
+
 /* Turn after turn, as long as the scheduler has nobody else to let in. */
 static enum outcome connection_turns(struct fw_connection *connection)
 {
     struct fw_server_core *core = connection->core;
     enum outcome outcome = MORE;
-    for (uint32_t i = 0; i < FW_CONNECTION_TURNS && connection->is_admitted; i++) {
+    core->tick_cost = 0;
+    for (uint32_t i = 0; tick_goes_on(core, i) && connection->is_admitted; i++) {
+        uint32_t cost_before = core->tick_cost;
         fw_counter_increment(&core->metrics->turns);
         outcome = connection->is_broken ? OVER : connection_turn(connection);
+        if (core->policy != FW_SCHED_FIFO) {
+            outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
+        }
         if (outcome == MORE) { /* Behind all who wait; if nobody does, at once. */
             fw_counter_increment(&core->metrics->conn_yields);
             fw_sched_incoming(&core->sched, &connection->request);
@@ -562,12 +694,34 @@ const struct fw_fom_type fw_connection_type = {
 
 /* ---- cores --------------------------------------------------------------------------------- */
 
+static void core_poll(struct fw_timer *timer)
+{
+    fw_sched_poll(&FW_CONTAINER_OF(timer, struct fw_server_core, sched_timer)->sched);
+}
+
+/* The head wants to be polled then. */
+static void core_arm(struct fw_sched *sched, int64_t when_ns)
+{
+    struct fw_server_core *core = FW_CONTAINER_OF(sched, struct fw_server_core, sched);
+    if (when_ns == INT64_MAX) {
+        (void)fw_wheel_cancel(&core->engine->wheel, &core->sched_timer);
+    } else {
+        fw_wheel_start(&core->engine->wheel, &core->sched_timer, when_ns);
+    }
+}
+
 int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
-                        const struct fw_sched_config *sched)
+                        struct fw_core *engine)
 {
     core->server = server;
+    core->engine = engine;
+    core->reactor = engine->reactor;
     core->owner = NULL;
     core->serving = NULL;
+    core->seen_ns = 0;
+    core->unseen_cost = 0;
+    core->gate.ask = gate_ask;
+    fw_timer_init(&core->sched_timer, core_poll);
     core->getter = (struct fw_sched_getter){.ready = connection_admitted};
     core->metrics = aligned_alloc(alignof(struct fw_metrics_server), sizeof *core->metrics);
     if (core->metrics == NULL) {
@@ -582,7 +736,10 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     if (rc != 0) {
         goto no_cache;
     }
-    rc = fw_sched_init(&core->sched, sched);
+    fw_tenancy_join(core);
+    rc = fw_sched_init(&core->sched, &(struct fw_sched_config){.policy = core->policy,
+                                                               .tenants = server->tenants,
+                                                               .arm = core_arm});
     if (rc != 0) {
         goto no_sched;
     }
@@ -590,6 +747,7 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     return 0;
 
 no_sched:
+    fw_tenancy_leave(core);
     fw_cache_local_fini(&core->cache);
 no_cache:
     fw_metrics_unregister(&server->metrics, &core->metrics->source);
@@ -603,6 +761,8 @@ void fw_server_core_fini(struct fw_server_core *core)
     FW_ASSERT(core->owner == NULL && core->serving == NULL);
     fw_sched_shutdown(&core->sched);
     fw_sched_fini(&core->sched);
+    (void)fw_wheel_cancel(&core->engine->wheel, &core->sched_timer);
+    fw_tenancy_leave(core);
     fw_cache_local_fini(&core->cache);
     fw_metrics_unregister(&core->server->metrics, &core->metrics->source);
     free(core->metrics);

@@ -13,7 +13,19 @@
  * Nothing is served that the request scheduler has not admitted: that a connection is readable, or
  * that it has more to do when its share is over, is handed to its core's head (fairway/sched.h),
  * and one connection per core at a time is let through. A turn is what has arrived, up to the
- * input buffer's size and a number of commands, or one buffer full of replies.
+ * input buffer's size and a number of commands and keys, or one buffer full of replies.
+ *
+ * Whose it is, it is told by the server's rules (server/tenancy.h) when it is accepted, before any
+ * of its bytes are read, and again when it has logged in. Where the policy sets tenants apart a
+ * tick is short, and before the next one is let in the reactor is asked who else has come: a flood
+ * holds another tenant up for the rest of one tick, some tens of microseconds.
+ *
+ * Where a rule looks at keys or commands, each command is asked about (cache/gate.h): one that is
+ * another tenant's than was admitted ends the turn, and waits to be admitted as that tenant's. What
+ * comes next on the connection is taken to be the same tenant's until it is known.
+ *
+ * What the scheduler gives out as shed is refused: commands are read and answered with an error, so
+ * that the client's next one is understood.
  *
  * What the connections of a core share (struct fw_server_core): the scheduler's head, its part of
  * the cache, one buffer for input, one for replies. A connection that gets all it needs in one turn
@@ -42,28 +54,47 @@
 
 #include "base/base.h"
 #include "base/list.h"
+#include "base/wheel.h"
 #include "cache/cache.h"
 #include "cache/session.h"
 #include "io/reactor.h"
+#include "sched/rules.h"
 #include "server/metrics.h"
 #include "server/unsent.h"
 
+struct fw_core;
 struct fw_server;
 struct fw_listening;
 struct fw_connection;
+struct fw_ruling;
 
 enum {
     FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
+    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value. */
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
+    /* Where tenants are set apart, in the units of fw_session_cost(): */
+    FW_CONNECTION_TICK_COST = 64, /* A tick that has cost so much ends. */
+    FW_CONNECTION_LOOK_COST = 64, /* After so much the reactor is asked. */
+    FW_CONNECTION_TURN_COST = 8,  /* What a turn's system calls add to that. */
 };
 
 /* What the connections of one core share; the turn's. */
 struct fw_server_core {
     struct fw_server *server;
+    struct fw_core *engine;
     struct fw_reactor *reactor;
     struct fw_sched sched;
     struct fw_sched_getter getter;
+    struct fw_timer sched_timer; /* When the head wants to be polled. */
+    enum fw_sched_policy_number policy;
+    struct fw_ruling *ruling;
+    struct fw_cache_gate gate;     /* On the cache's local where requests have to be looked at. */
+    struct fw_message change;      /* See tenancy.c. */
+    atomic_bool is_change_sent;    /* And has not run yet. */
+    uint32_t tick_cost;            /* Of the tick under way. */
+    uint32_t unseen_cost;          /* Since the reactor was asked. */
+    int64_t seen_ns;               /* The round in which that was counted. */
     struct fw_connection *serving; /* In a tick now. */
     struct fw_metrics_server *metrics;
     /* Input between `begin` and `end` is left over from a turn of `owner`; NULL: nobody's. */
@@ -80,6 +111,8 @@ struct fw_connection {
     struct fw_stream stream;
     struct fw_session session;
     struct fw_sched_request request;
+    struct fw_rule_scope scope;
+    struct fw_rule_verdict held; /* Whose the command is that was held. */
     struct fw_unsent *unsent;
     char *rest; /* Input left over from a turn; NULL: none, or it is in the core's buffer. */
     uint32_t rest_length;
@@ -88,7 +121,9 @@ struct fw_connection {
     bool is_open;
     bool is_waiting;           /* For the stream to be readable. */
     bool is_admitted;          /* By the scheduler, and not served since. */
+    bool is_shed;              /* Only to be refused: it has waited for too long. */
     bool needs_input;          /* Else there is something left to do without. */
+    bool has_input;            /* Of a large value: not all that had come was received. */
     bool is_sending;           /* A send is under way. */
     bool is_last;              /* When all is sent it closes. */
     bool is_broken;            /* Something of it was lost: close it. */
@@ -112,11 +147,14 @@ enum {
 /* All but its limit, which is the server's. */
 extern const struct fw_fom_type fw_connection_type;
 
+/* On its turn, when the core has another ruling: whose it is now. It may wait to be admitted. */
+void fw_connection_classify_again(struct fw_connection *connection);
+
 /*
  * Makes a core's share. `metrics` is registered. The core's turn is not in use yet. Returns 0 or a
  * negative errno.
  */
 FW_MUST_CHECK int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
-                                      const struct fw_sched_config *sched);
+                                      struct fw_core *engine);
 /* No connection is left. */
 void fw_server_core_fini(struct fw_server_core *core);

@@ -18,6 +18,7 @@
 #include "cache/cache.h"
 #include "engine/options.h"
 #include "jobs/options.h"
+#include "sched/tenant_options.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
 
@@ -62,7 +63,8 @@ struct fw_server_config {
     struct fw_server_counters_config counters;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
-    struct fw_sched_config sched;
+    struct fw_sched_config sched;             /* Of which only the policy is an option. */
+    const struct fw_tenant_sections *tenants; /* Only read by create(); NULL: none. */
 };
 
 /* In the order of the enum, NULL at the end; as fw_reactor_choose() knows them. */

@@ -182,12 +182,11 @@ static int server_make_cores(struct fw_server *server, struct fw_reason *reason)
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < count; i++) {
         struct fw_server_core *core = malloc(sizeof *core);
-        rc = core != NULL ? fw_server_core_init(core, server, &server->config.sched) : -ENOMEM;
+        rc = core != NULL ? fw_server_core_init(core, server, &server->domain->cores[i]) : -ENOMEM;
         if (rc != 0) {
             free(core);
             break;
         }
-        core->reactor = server->domain->cores[i].reactor;
         server->cores[i] = core;
         server->core_count++;
     }
@@ -268,6 +267,10 @@ static int server_make(struct fw_server *server, struct fw_reason *reason)
     if (rc != 0) {
         return rc;
     }
+    rc = fw_tenancy_init(server, reason);
+    if (rc != 0) {
+        goto no_tenants;
+    }
     rc = fw_reactor_create(&server->reactor, reason);
     if (rc != 0) {
         goto no_reactor;
@@ -293,6 +296,8 @@ no_cores:
 no_domain:
     fw_reactor_destroy(server->reactor);
 no_reactor:
+    fw_tenancy_fini(server);
+no_tenants:
     server_end_cache(server);
     return rc;
 }
@@ -341,6 +346,12 @@ struct fw_metrics *fw_server_metrics(struct fw_server *server)
     return &server->metrics;
 }
 
+int fw_server_change(struct fw_server *server, const struct fw_server_config *config,
+                     struct fw_reason *reason)
+{
+    return fw_tenancy_change(server, config->tenants, config->sched.policy, reason);
+}
+
 /* ---- run ----------------------------------------------------------------------------------- */
 
 /* The wish only rises: who wants it to stop at once is not made to wait by who wants it to drain.
@@ -386,6 +397,7 @@ static void server_drain(struct fw_server *server)
     int64_t deadline = fw_clock_now_ns() + server->config.drain_ns;
     /* Release, for the acquire in connection.c. */
     atomic_store(&server->is_draining, true);
+    fw_tenancy_open_up(server);
     fw_mutex_lock(&server->lock);
     FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
         fw_fom_wake(&connection->fom); /* Alive: it leaves the list before it ends. */
@@ -450,6 +462,7 @@ void fw_server_destroy(struct fw_server *server)
     server_end_cores(server);
     fw_domain_destroy(server->domain);
     fw_reactor_destroy(server->reactor);
+    fw_tenancy_fini(server);
     server_end_cache(server);
     fw_mutex_fini(&server->lock);
     fw_metrics_fini(&server->metrics);

@@ -48,6 +48,13 @@ FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload
 /* Serves until drain() or stop(), then closes every connection and listener, and returns. */
 void fw_server_run(struct fw_server *server);
 
+/*
+ * Takes over the tenants and the policy of another configuration, while it serves; the thread that
+ * is in run(), so from `reload`. Returns 0, or a negative errno with the reason, and all stays.
+ */
+FW_MUST_CHECK int fw_server_change(struct fw_server *server, const struct fw_server_config *config,
+                                   struct fw_reason *reason);
+
 /* No new connections; those there are closed when they have nothing to do, or at the limit. */
 void fw_server_drain(struct fw_server *server);
 

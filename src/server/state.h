@@ -29,6 +29,7 @@
 #include "server/connection.h"
 #include "server/options.h"
 #include "server/sweeper.h"
+#include "server/tenancy.h"
 
 enum { FW_LISTENERS_MAX = 32 };
 
@@ -56,6 +57,7 @@ struct fw_server {
     struct fw_metrics metrics;
     struct fw_cache cache;
     struct fw_sweeper sweeper;
+    struct fw_tenants *tenants;
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;
@@ -93,6 +95,8 @@ struct fw_server {
 
     struct fw_mutex lock; /* FW_RANK_SERVER; guards what follows. */
     struct fw_list connections;
+    struct fw_ruling *ruling; /* The newest. */
+    enum fw_sched_policy_number policy;
 };
 
 /* What struct fw_cache_host wants; in stats.c. */

@@ -16,6 +16,7 @@
 #include "io/clock.h"
 #include "io/process.h"
 #include "server/state.h"
+#include "server/stats_tenants.h"
 
 enum { VALUE_SIZE = 256, NAME_SIZE = 64, US_PER_S = 1000000 };
 
@@ -296,6 +297,8 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
         rows_conns(&rows, server);
     } else if (strcmp(group, "threads") == 0) {
         rows_threads(&rows);
+    } else if (strcmp(group, "tenants") == 0) {
+        fw_server_stats_tenants(server, emit, emit_context);
     } else {
         return false;
     }

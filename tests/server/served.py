@@ -23,7 +23,8 @@ def wait_for(condition):
 
 
 class Served:
-    def __init__(self, program, *arguments, listen="127.0.0.1:0", descriptors=None):
+    def __init__(self, program, *arguments, listen="127.0.0.1:0", descriptors=None, listeners=None):
+        self.listeners = listeners  # How many, where the command line does not say it.
         self.command = [str(program), "serve", *arguments]
         if listen is not None:
             self.command += ["--listen", listen]
@@ -35,7 +36,7 @@ class Served:
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True, preexec_fn=self._limit)
-        expected = max(1, sum(self.command.count(flag) for flag in ("--listen", "--unix-socket")))
+        expected = self.listeners or max(1, sum(self.command.count(flag) for flag in ("--listen", "--unix-socket")))
         if "--counter-enable" in self.command:
             expected += max(1, self.command.count("--counter-listen"))
         while len(self.addresses) < expected:

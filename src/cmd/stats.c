@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fairway stats: what a running server counts, for people as tables and for programs as JSON.
+ *
+ * The server answers names and values. Where a name is "thing:figure", as in the groups tenants,
+ * conns, threads and items, the things become lines of a table and the figures its columns.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/option.h"
+#include "base/parse.h"
+#include "base/reason.h"
+#include "cmd/ask.h"
+#include "cmd/cmd.h"
+
+enum { COLUMNS_MAX = 64, QUESTION_SIZE = 128, GROUP_MAX = 64, JSON_BUFFER = 4096 };
+
+struct stats_config {
+    const char *server;
+    bool json;
+    int64_t patience_ns;
+};
+
+static const struct fw_option stats_options[] = {
+    FW_OPTION_STRING(struct stats_config, server, .name = "server", .default_text = "127.0.0.1",
+                     .value_name = "ADDRESS",
+                     .help = "which one to ask; with or without a port, or unix:PATH"),
+    FW_OPTION_BOOL(struct stats_config, json, .name = "json", .default_text = "no",
+                   .help = "print one JSON object"),
+    FW_OPTION_DURATION(struct stats_config, patience_ns, .name = "timeout", .default_text = "5s",
+                       .unit = "s", .min = 1, .help = "how long to wait for the server"),
+};
+
+/* One of the answer's lines: STAT thing:figure value. */
+struct stat {
+    const char *thing; /* NULL: the name has none. */
+    const char *figure;
+    const char *value;
+};
+
+struct stats {
+    struct stat *rows;
+    size_t count;
+};
+
+static void stats_print_help(FILE *out)
+{
+    struct stats_config config;
+    const struct fw_option_table table = {.module = "stats",
+                                          .options = stats_options,
+                                          .count = FW_ARRAY_LENGTH(stats_options),
+                                          .config = &config};
+    (void)fputs("usage: fairway stats [OPTIONS] [GROUP]\n"
+                "\n"
+                "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
+                "delayed, throttled and refused, and by which rules), settings, conns,\n"
+                "threads, items and slabs; without one it shows the general figures.\n"
+                "\n",
+                out);
+    fw_options_print_help(&table, 1, out);
+}
+
+/* Cuts the answer into rows, in place. False: no memory. */
+static bool stats_read(struct stats *stats, char *answer)
+{
+    size_t lines = 1;
+    for (const char *at = answer; *at != '\0'; at++) {
+        lines += *at == '\n';
+    }
+    *stats = (struct stats){.rows = calloc(lines, sizeof *stats->rows)};
+    char *rest = answer;
+    for (char *line = strsep(&rest, "\n"); stats->rows != NULL && line != NULL;
+         line = strsep(&rest, "\n")) {
+        line[strcspn(line, "\r")] = '\0';
+        char *name = line + strlen("STAT ");
+        char *value = strncmp(line, "STAT ", 5) == 0 ? strchr(name, ' ') : NULL;
+        if (value == NULL) {
+            continue;
+        }
+        *value++ = '\0';
+        char *colon = strrchr(name, ':');
+        struct stat *row = &stats->rows[stats->count++];
+        *row = (struct stat){.figure = name, .value = value};
+        if (colon != NULL) {
+            *colon = '\0';
+            row->thing = name;
+            row->figure = colon + 1;
+        }
+    }
+    return stats->rows != NULL;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static int json_sink(const char *bytes, size_t length, void *context)
+{
+    return fwrite(bytes, 1, length, context) == length ? 0 : -EIO;
+}
+
+static void json_value(struct fw_json *json, const char *value)
+{
+    uint64_t number;
+    if (fw_parse_uint(value, strlen(value), 0, UINT64_MAX, &number) == 0) {
+        fw_json_unsigned(json, number);
+    } else {
+        fw_json_string(json, value);
+    }
+}
+
+static bool is_same(const char *left, const char *right)
+{
+    return left != NULL && right != NULL && strcmp(left, right) == 0;
+}
+
+/* Each thing's rows follow each other: so the server writes them. */
+static int stats_print_json(const struct stats *stats)
+{
+    char memory[JSON_BUFFER];
+    struct fw_text buffer;
+    struct fw_json json;
+    const char *thing = NULL;
+    fw_text_init(&buffer, memory, sizeof memory);
+    fw_json_init_sink(&json, &buffer, FW_JSON_PRETTY, json_sink, stdout);
+    fw_json_object_begin(&json);
+    for (size_t i = 0; i < stats->count; i++) {
+        const struct stat *row = &stats->rows[i];
+        if (thing != NULL && !is_same(thing, row->thing)) {
+            fw_json_object_end(&json);
+            thing = NULL;
+        }
+        if (row->thing != NULL && thing == NULL) {
+            fw_json_key(&json, row->thing);
+            fw_json_object_begin(&json);
+            thing = row->thing;
+        }
+        fw_json_key(&json, row->figure);
+        json_value(&json, row->value);
+    }
+    if (thing != NULL) {
+        fw_json_object_end(&json);
+    }
+    fw_json_object_end(&json);
+    int rc = fw_json_finish(&json);
+    (void)putchar('\n');
+    return rc;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+struct table {
+    const char *names[COLUMNS_MAX];
+    size_t widths[COLUMNS_MAX];
+    bool has_words[COLUMNS_MAX];
+    size_t count;
+    size_t thing_width;
+};
+
+static size_t larger(size_t left, size_t right)
+{
+    return left > right ? left : right;
+}
+
+/* A histogram is for programs: they get it with --json. */
+static bool is_column(const struct stat *row)
+{
+    return row->thing != NULL && strncmp(row->figure, "delay_under_", 12) != 0;
+}
+
+static bool is_number(const char *text)
+{
+    return text[0] != '\0' && strspn(text, "0123456789.") == strlen(text);
+}
+
+static void table_add(struct table *table, const struct stat *row)
+{
+    size_t i = 0;
+    while (i < table->count && strcmp(table->names[i], row->figure) != 0) {
+        i++;
+    }
+    if (i == COLUMNS_MAX) {
+        return;
+    }
+    if (i == table->count) {
+        table->names[table->count++] = row->figure;
+        table->widths[i] = strlen(row->figure);
+    }
+    table->widths[i] = larger(table->widths[i], strlen(row->value));
+    table->has_words[i] |= !is_number(row->value);
+    table->thing_width = larger(table->thing_width, strlen(row->thing));
+}
+
+/* Columns of numbers stand to the right, others to the left. */
+static void cell_print(const struct table *table, size_t column, const char *text)
+{
+    (void)printf(table->has_words[column] ? "  %-*s" : "  %*s", (int)table->widths[column], text);
+}
+
+/* The line of the thing that begins at row `first`; returns the first row behind it. */
+static size_t table_print_thing(const struct table *table, const struct stats *stats, size_t first)
+{
+    size_t end = first;
+    while (end < stats->count && is_same(stats->rows[end].thing, stats->rows[first].thing)) {
+        end++;
+    }
+    (void)printf("%-*s", (int)table->thing_width, stats->rows[first].thing);
+    for (size_t i = 0; i < table->count; i++) {
+        const char *value = "-";
+        for (size_t j = first; j < end; j++) {
+            if (strcmp(stats->rows[j].figure, table->names[i]) == 0) {
+                value = stats->rows[j].value;
+            }
+        }
+        cell_print(table, i, value);
+    }
+    (void)putchar('\n');
+    return end;
+}
+
+static void stats_print_tables(const struct stats *stats)
+{
+    struct table table = {.count = 0};
+    size_t name_width = 0;
+    for (size_t i = 0; i < stats->count; i++) {
+        const struct stat *row = &stats->rows[i];
+        if (row->thing == NULL) {
+            name_width = larger(name_width, strlen(row->figure));
+        } else if (is_column(row)) {
+            table_add(&table, row);
+        }
+    }
+    for (size_t i = 0; i < stats->count; i++) {
+        if (stats->rows[i].thing == NULL) {
+            (void)printf("%-*s  %s\n", (int)name_width, stats->rows[i].figure,
+                         stats->rows[i].value);
+        }
+    }
+    if (table.count == 0) {
+        return;
+    }
+    (void)printf("%s%-*s", name_width > 0 ? "\n" : "", (int)table.thing_width, "");
+    for (size_t i = 0; i < table.count; i++) {
+        cell_print(&table, i, table.names[i]);
+    }
+    (void)putchar('\n');
+    for (size_t i = 0; i < stats->count;) {
+        i = stats->rows[i].thing != NULL ? table_print_thing(&table, stats, i) : i + 1;
+    }
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static enum fw_cmd_status stats_show(const struct stats_config *config, const char *group)
+{
+    char question[QUESTION_SIZE];
+    char *answer;
+    struct fw_reason reason;
+    struct stats stats;
+    if (strlen(group) > GROUP_MAX || strpbrk(group, " \t\r\n") != NULL) {
+        return fw_cmd_fail(FW_CMD_USAGE, "'%.64s' is no group of figures", group);
+    }
+    (void)snprintf(question, sizeof question, "stats%s%s\r\n", group[0] != '\0' ? " " : "", group);
+    int rc = fw_ask(config->server, question, "END", config->patience_ns, &answer, &reason);
+    if (rc == -EPROTO && group[0] != '\0') {
+        return fw_cmd_fail(FW_CMD_FAILED, "no figures of the group '%s': %s", group, reason.text);
+    }
+    if (rc != 0) {
+        return fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
+    }
+    rc = stats_read(&stats, answer) ? 0 : -ENOMEM;
+    if (rc == 0 && config->json) {
+        rc = stats_print_json(&stats);
+    } else if (rc == 0) {
+        stats_print_tables(&stats);
+    }
+    free(stats.rows);
+    free(answer);
+    return rc == 0 ? FW_CMD_OK : fw_cmd_fail(FW_CMD_FAILED, "cannot show the figures");
+}
+
+static enum fw_cmd_status stats_run(int count, char **arguments)
+{
+    struct stats_config config;
+    const struct fw_option_table table = {.module = "stats",
+                                          .options = stats_options,
+                                          .count = FW_ARRAY_LENGTH(stats_options),
+                                          .config = &config};
+    struct fw_options options;
+    struct fw_option_list rest = {.count = 0};
+    struct fw_reason reason;
+    int rc = fw_options_init(&options, &table, 1, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    enum fw_cmd_status status;
+    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
+    if (rc != 0) {
+        status = fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
+    } else if (rest.count > 1) {
+        status = fw_cmd_fail(FW_CMD_USAGE, "stats takes one group of figures; see 'fairway help "
+                                           "stats'");
+    } else {
+        status = stats_show(&config, rest.count == 1 ? rest.items[0] : "");
+    }
+    fw_options_fini(&options);
+    return status;
+}
+
+const struct fw_command fw_cmd_stats = {
+    .name = "stats",
+    .summary = "show what a running server counts",
+    .run = stats_run,
+    .print_help = stats_print_help,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What `stats tenants` shows: who is served, delayed, throttled and refused, by how much, and which
+ * rules made it theirs. The rows of a tenant are NAME:FIGURE and follow each other.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "io/clock.h"
+#include "sched/options.h"
+#include "server/state.h"
+#include "server/stats_tenants.h"
+
+enum { NS_PER_MS = 1000000, NAME_SIZE = FW_SCHED_NAME_MAX + 64, VALUE_SIZE = 64 };
+enum { PERCENT = 100, DELAYS = FW_SCHED_DELAYS };
+
+/* Where the rows of one tenant go. */
+struct rows {
+    const char *tenant;
+    fw_stat_emit emit;
+    void *context;
+};
+
+static void row(const struct rows *rows, const char *figure, const char *value)
+{
+    char name[NAME_SIZE];
+    (void)snprintf(name, sizeof name, "%s:%s", rows->tenant, figure);
+    rows->emit(rows->context, name, value);
+}
+
+static void row_number(const struct rows *rows, const char *figure, uint64_t number)
+{
+    char value[VALUE_SIZE];
+    (void)snprintf(value, sizeof value, "%" PRIu64, number);
+    row(rows, figure, value);
+}
+
+/* The delay that `percent` of those served had at most; known by powers of two. */
+static uint64_t delay_percentile(const struct fw_tenant_figures *figures, uint64_t percent)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < DELAYS; i++) {
+        all += figures->delay_count[i];
+    }
+    uint64_t below = 0;
+    for (size_t i = 0; i < DELAYS && all > 0; i++) {
+        below += figures->delay_count[i];
+        if (below * PERCENT >= all * percent) {
+            return UINT64_C(2) << i;
+        }
+    }
+    return 0;
+}
+
+static void rows_delays(const struct rows *rows, const struct fw_tenant_figures *figures)
+{
+    row_number(rows, "delay_p50_ns", delay_percentile(figures, 50));
+    row_number(rows, "delay_p99_ns", delay_percentile(figures, 99));
+    for (size_t i = 0; i < DELAYS; i++) {
+        char figure[VALUE_SIZE];
+        if (figures->delay_count[i] > 0) {
+            (void)snprintf(figure, sizeof figure, "delay_under_%" PRIu64 "_ns", UINT64_C(2) << i);
+            row_number(rows, figure, figures->delay_count[i]);
+        }
+    }
+}
+
+static void rows_tenant(const struct rows *rows, const struct fw_tenant_config *due,
+                        const struct fw_tenant_figures *figures, uint64_t cost_all)
+{
+    row_number(rows, "weight", due->weight);
+    row_number(rows, "rate", due->rate);
+    row_number(rows, "burst", due->burst);
+    row_number(rows, "cluster_rate", due->cluster_rate);
+    row_number(rows, "delay_limit_ms", (uint64_t)due->delay_max_ns / NS_PER_MS);
+    row_number(rows, "served", figures->served);
+    row_number(rows, "cost", figures->cost);
+    row_number(rows, "share_percent", cost_all > 0 ? figures->cost * PERCENT / cost_all : 0);
+    row_number(rows, "delayed", figures->delayed);
+    row_number(rows, "throttled", figures->throttled);
+    row_number(rows, "shed", figures->shed);
+    row_number(rows, "waiting", figures->waiting);
+    row_number(rows, "throttled_for_ms", (uint64_t)figures->throttled_for_ns / NS_PER_MS);
+    rows_delays(rows, figures);
+}
+
+void fw_server_stats_tenants(struct fw_server *server, fw_stat_emit emit, void *context)
+{
+    enum fw_sched_policy_number policy;
+    struct fw_ruling *ruling = fw_tenancy_get(server, &policy);
+    uint32_t count = fw_tenants_count(server->tenants);
+    struct fw_tenant_config due;
+    struct fw_tenant_figures figures;
+    uint64_t cost_all = 0;
+    char value[VALUE_SIZE];
+    for (uint32_t i = 0; i < count; i++) {
+        fw_tenants_read(server->tenants, i, &due, &figures);
+        cost_all += figures.cost;
+    }
+    emit(context, "policy", fw_sched_policy_names[policy]);
+    (void)snprintf(value, sizeof value, "%" PRIu32, count);
+    emit(context, "tenants", value);
+    (void)snprintf(value, sizeof value, "%" PRIu64, cost_all);
+    emit(context, "cost", value);
+    (void)snprintf(value, sizeof value, "%" PRId64,
+                   (fw_clock_now_ns() - server->start_ns) / NS_PER_MS);
+    emit(context, "uptime_ms", value);
+    for (uint32_t i = 0; i < count; i++) {
+        struct rows rows = {
+            .tenant = fw_tenants_name(server->tenants, i), .emit = emit, .context = context};
+        fw_tenants_read(server->tenants, i, &due, &figures);
+        rows_tenant(&rows, &due, &figures, cost_all);
+        bool has_rules = i < ruling->text_count && ruling->texts[i] != NULL;
+        row(&rows, "match", has_rules && ruling->texts[i][0] != '\0' ? ruling->texts[i] : "-");
+    }
+    fw_tenancy_put(ruling);
+}

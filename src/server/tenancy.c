@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/tenancy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "base/text.h"
+#include "engine/core.h"
+#include "engine/mail.h"
+#include "io/address.h"
+#include "server/connection.h"
+#include "server/state.h"
+
+FW_LOG_MODULE_USE(server);
+
+static const struct fw_tenant_sections no_sections = {.sections = NULL};
+
+/* ---- rulings --------------------------------------------------------------------------------- */
+
+void fw_tenancy_put(struct fw_ruling *ruling)
+{
+    /* Acquire and release: what the others did with it comes before its end. */
+    if (atomic_fetch_sub_explicit(&ruling->user_count, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    for (uint32_t i = 0; i < ruling->text_count; i++) {
+        free(ruling->texts[i]);
+    }
+    free(ruling->texts);
+    fw_rules_destroy(ruling->rules);
+    free(ruling);
+}
+
+/* The rules of a section in one line; NULL: no memory. */
+static char *section_text(const struct fw_tenant_section *section)
+{
+    size_t size = 1;
+    for (size_t i = 0; i < section->match.count; i++) {
+        size += strlen(section->match.items[i]) + 2;
+    }
+    char *memory = malloc(size);
+    struct fw_text text;
+    if (memory == NULL) {
+        return NULL;
+    }
+    fw_text_init(&text, memory, size);
+    for (size_t i = 0; i < section->match.count; i++) {
+        fw_text_append_string(&text, i > 0 ? ", " : "");
+        fw_text_append_string(&text, section->match.items[i]);
+    }
+    return memory;
+}
+
+static int ruling_set_texts(struct fw_ruling *ruling, const struct fw_tenant_sections *sections,
+                            const struct fw_tenants *tenants)
+{
+    uint32_t count = fw_tenants_count(tenants);
+    ruling->texts = calloc(count, sizeof *ruling->texts);
+    if (ruling->texts == NULL) {
+        return -ENOMEM;
+    }
+    ruling->text_count = count;
+    for (size_t i = 0; i < sections->count; i++) {
+        int number = fw_tenants_find(tenants, sections->sections[i]->due.name);
+        FW_ASSERT(number >= 0 && (uint32_t)number < count);
+        ruling->texts[number] = section_text(sections->sections[i]);
+        if (ruling->texts[number] == NULL) {
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+/* With one user, the caller. */
+static int ruling_create(struct fw_ruling **made, const struct fw_tenant_sections *sections,
+                         struct fw_tenants *tenants, struct fw_reason *reason)
+{
+    struct fw_ruling *ruling = calloc(1, sizeof *ruling);
+    if (ruling == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot make rules");
+    }
+    int rc = fw_tenant_sections_apply(sections, tenants, &ruling->rules, reason);
+    if (rc != 0) {
+        free(ruling);
+        return rc;
+    }
+    atomic_init(&ruling->user_count, 1);
+    rc = ruling_set_texts(ruling, sections, tenants);
+    if (rc != 0) {
+        fw_tenancy_put(ruling);
+        return fw_reason_errno(reason, rc, "cannot make rules");
+    }
+    *made = ruling;
+    return 0;
+}
+
+/* ---- cores ----------------------------------------------------------------------------------- */
+
+struct fw_ruling *fw_tenancy_get(struct fw_server *server, enum fw_sched_policy_number *policy)
+{
+    fw_mutex_lock(&server->lock);
+    struct fw_ruling *ruling = server->ruling;
+    /* Relaxed: it has a user already, under the lock. */
+    atomic_fetch_add_explicit(&ruling->user_count, 1, memory_order_relaxed);
+    *policy = server->policy;
+    fw_mutex_unlock(&server->lock);
+    return ruling;
+}
+
+/* Takes what the server has now. The core's turn, or before it has one. */
+static void core_take_ruling(struct fw_server_core *core)
+{
+    struct fw_ruling *ruling = fw_tenancy_get(core->server, &core->policy);
+    struct fw_ruling *old = core->ruling;
+    core->ruling = ruling;
+    core->cache.gate = fw_rules_look_at_requests(ruling->rules) ? &core->gate : NULL;
+    if (old != NULL) {
+        fw_tenancy_put(old);
+    }
+}
+
+/* On the core's turn: something has changed. */
+static void core_change(struct fw_message *message)
+{
+    struct fw_server_core *core = FW_CONTAINER_OF(message, struct fw_server_core, change);
+    struct fw_server *server = core->server;
+    enum fw_sched_policy_number before = core->policy;
+    /* First: a change that comes now is another message. Pairs with the exchange of who sends. */
+    atomic_store(&core->is_change_sent, false);
+    core_take_ruling(core);
+    if (core->policy != before) {
+        int rc = fw_sched_switch(&core->sched, core->policy);
+        if (rc != 0) {
+            FW_LOG(server, ERROR, "core %u stays with its policy: %s", core->engine->index,
+                   strerrordesc_np(-rc));
+            core->policy = before;
+        }
+    }
+    fw_mutex_lock(&server->lock);
+    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
+        if (connection->core == core) {
+            fw_connection_classify_again(connection);
+        }
+    }
+    fw_mutex_unlock(&server->lock);
+    fw_sched_poll(&core->sched); /* Who waits for tokens may have more now. */
+}
+
+void fw_tenancy_join(struct fw_server_core *core)
+{
+    core->ruling = NULL;
+    core->change.run = core_change;
+    atomic_init(&core->is_change_sent, false);
+    core_take_ruling(core);
+}
+
+void fw_tenancy_leave(struct fw_server_core *core)
+{
+    fw_tenancy_put(core->ruling);
+}
+
+static void cores_tell(struct fw_server *server)
+{
+    for (uint32_t i = 0; i < server->core_count; i++) {
+        struct fw_server_core *core = server->cores[i];
+        if (!atomic_exchange(&core->is_change_sent, true)) {
+            fw_mail_send_message(core->engine, &core->change);
+        }
+    }
+}
+
+/* ---- the server ------------------------------------------------------------------------------ */
+
+int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
+{
+    const struct fw_tenant_sections *sections =
+        server->config.tenants != NULL ? server->config.tenants : &no_sections;
+    int rc = fw_tenants_create(&server->tenants);
+    if (rc != 0) {
+        return fw_reason_errno(reason, rc, "cannot make tenants");
+    }
+    server->policy = server->config.sched.policy;
+    rc = ruling_create(&server->ruling, sections, server->tenants, reason);
+    if (rc != 0) {
+        fw_tenants_destroy(server->tenants);
+    }
+    return rc;
+}
+
+void fw_tenancy_fini(struct fw_server *server)
+{
+    fw_tenancy_put(server->ruling);
+    fw_tenants_destroy(server->tenants);
+}
+
+int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections *sections,
+                      enum fw_sched_policy_number policy, struct fw_reason *reason)
+{
+    struct fw_ruling *ruling;
+    int rc =
+        ruling_create(&ruling, sections != NULL ? sections : &no_sections, server->tenants, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    fw_mutex_lock(&server->lock);
+    struct fw_ruling *old = server->ruling;
+    server->ruling = ruling;
+    server->policy = policy;
+    fw_mutex_unlock(&server->lock);
+    fw_tenancy_put(old);
+    cores_tell(server);
+    return 0;
+}
+
+void fw_tenancy_open_up(struct fw_server *server)
+{
+    fw_mutex_lock(&server->lock);
+    server->policy = FW_SCHED_FIFO;
+    fw_mutex_unlock(&server->lock);
+    cores_tell(server);
+}
