@@ -235,7 +235,7 @@ struct fw_sched {
     struct fw_list urgent;          /* In order of arrival, as the one below. */
     struct fw_list queue;           /* What no policy has placed elsewhere. */
     uint64_t number;                /* Of the last that had to wait. */
-    uint64_t turn;                  /* Counts what was taken from policy and queue. */
+    uint64_t turn;                  /* Counts what the policy gave while the queue waited. */
     int64_t now_ns;                 /* As last looked up. */
     int64_t armed_ns;               /* Poll was asked for; INT64_MAX: it was not. */
     int64_t epoch_number;

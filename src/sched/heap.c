@@ -10,7 +10,7 @@ int fw_heap_init(struct fw_heap *heap, uint32_t capacity)
 {
     *heap = (struct fw_heap){.capacity = capacity};
     /* A line before the first, one that may begin anywhere, and the rest of the last. */
-    size_t size = ((size_t)capacity + 3 * PER_LINE) * sizeof(struct fw_heap_entry);
+    size_t size = ((size_t)capacity + (size_t)3 * PER_LINE) * sizeof(struct fw_heap_entry);
     heap->memory = calloc(1, size);
     if (heap->memory == NULL) {
         return -ENOMEM;

@@ -755,6 +755,26 @@ static void test_given_back_counts_once(void **state)
     stop();
 }
 
+/* Who comes while one is served that passed long ago has waited since it came. */
+static void test_delay_after_a_pass(void **state)
+{
+    (void)state;
+    struct fw_tenant_figures figures;
+    start(FW_SCHED_WFQ, limited, FW_ARRAY_LENGTH(limited));
+    arrive(0, 1, 1, 1);
+    assert_ptr_equal(take(), &requests[0]); /* The time was looked up. */
+    assert_null(take());
+    arrive(1, 1, 1, 1); /* It was not. */
+    assert_ptr_equal(take(), &requests[1]);
+    clock_ns += S;
+    arrive(2, 1, 1, 1);
+    clock_ns += 1024;
+    assert_ptr_equal(take(), &requests[2]);
+    fw_tenants_read(tenants, 1, NULL, &figures);
+    assert_int_equal(figures.delay_count[10], 1);
+    stop();
+}
+
 int main(void)
 {
 #define cmocka_unit_test_with(test, policy) \
@@ -793,6 +813,7 @@ int main(void)
         cmocka_unit_test(test_shed_while_held),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_given_back_counts_once),
+        cmocka_unit_test(test_delay_after_a_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,7 +203,8 @@ static struct fw_sched_request *ordinary_take(struct fw_sched *sched)
     if (policy->dequeue == NULL) {
         return fw_sched_list_pop(&sched->queue);
     }
-    if (FW_UNLIKELY(!fw_list_is_empty(&sched->queue)) && ++sched->turn % sched->urgent_ratio == 0) {
+    if (FW_UNLIKELY(!fw_list_is_empty(&sched->queue)) && ++sched->turn >= sched->urgent_ratio) {
+        sched->turn = 0;
         return fw_sched_list_pop(&sched->queue);
     }
     struct fw_sched_request *request = policy->dequeue(sched);
