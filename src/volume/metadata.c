@@ -9,6 +9,8 @@
 #include "base/assert.h"
 #include "base/hash.h"
 
+enum { VOLUMES_FIRST = 16 };
+
 int fw_volume_metadata_init(struct fw_volume_metadata *metadata, uint64_t extent_count)
 {
     memset(metadata, 0, sizeof *metadata);
@@ -24,8 +26,7 @@ int fw_volume_metadata_init(struct fw_volume_metadata *metadata, uint64_t extent
     metadata->places_mask = chains - 1;
     metadata->extents = calloc(extent_count, sizeof *metadata->extents);
     metadata->places = malloc(chains * sizeof *metadata->places);
-    metadata->volumes = calloc(FW_VOLUME_VOLUMES_MAX, sizeof *metadata->volumes);
-    if (metadata->extents == NULL || metadata->places == NULL || metadata->volumes == NULL) {
+    if (metadata->extents == NULL || metadata->places == NULL) {
         fw_volume_metadata_fini(metadata);
         return -ENOMEM;
     }
@@ -229,11 +230,28 @@ static void volume_empty(struct fw_volume_metadata *metadata, uint32_t volume)
     }
 }
 
+/* Makes sure that there is an entry of that number. */
+static int volumes_reserve(struct fw_volume_metadata *metadata, uint32_t index)
+{
+    if (index < metadata->volumes_room) {
+        return 0;
+    }
+    uint32_t room = metadata->volumes_room == 0 ? VOLUMES_FIRST : 2 * metadata->volumes_room;
+    struct fw_volume_entry *volumes = realloc(metadata->volumes, room * sizeof *volumes);
+    if (volumes == NULL) {
+        return -ENOMEM;
+    }
+    memset(volumes + metadata->volumes_room, 0, (room - metadata->volumes_room) * sizeof *volumes);
+    metadata->volumes = volumes;
+    metadata->volumes_room = room;
+    return 0;
+}
+
 static int volume_add(struct fw_volume_metadata *metadata, const struct fw_volume_message *change,
                       struct fw_reason *reason)
 {
     uint32_t index = 0;
-    while (index < FW_VOLUME_VOLUMES_MAX && metadata->volumes[index].is_used) {
+    while (index < metadata->volumes_end && metadata->volumes[index].is_used) {
         index++;
     }
     if (index == FW_VOLUME_VOLUMES_MAX || !fw_volume_name_is_valid(change->name) ||
@@ -241,6 +259,9 @@ static int volume_add(struct fw_volume_metadata *metadata, const struct fw_volum
         fw_volume_metadata_find(metadata, change->name) != FW_VOLUME_NONE ||
         fw_volume_metadata_find_uuid(metadata, &change->uuid) != FW_VOLUME_NONE) {
         return fw_reason_set(reason, -EBADMSG, "volume '%s' cannot be added", change->name);
+    }
+    if (volumes_reserve(metadata, index) != 0) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot add volume '%s'", change->name);
     }
     struct fw_volume_entry *entry = &metadata->volumes[index];
     *entry = (struct fw_volume_entry){.is_used = true, .uuid = change->uuid, .size = change->value};
@@ -357,8 +378,8 @@ int fw_volume_metadata_change(struct fw_volume_metadata *metadata, struct fw_vol
 {
     change->number = metadata->number + 1;
     int rc = fw_volume_metadata_apply(metadata, change, NULL);
-    FW_ASSERT(rc == 0); /* Whoever makes a change has looked before. */
-    return sink->take(sink->context, change);
+    FW_ASSERT(rc == 0 || rc == -ENOMEM); /* Whoever makes a change has looked before. */
+    return rc == 0 ? sink->take(sink->context, change) : rc;
 }
 
 /* ---- taking in messages ---- */

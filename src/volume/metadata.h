@@ -63,8 +63,9 @@ struct fw_volume_metadata {
     struct fw_volume_extent *extents;
     uint32_t *places; /* Heads of chains of extents, by volume and logical extent. */
     uint32_t places_mask;
-    struct fw_volume_entry *volumes; /* FW_VOLUME_VOLUMES_MAX; the index is the volume's number. */
-    uint32_t volumes_end;            /* None from here on has ever been used. */
+    struct fw_volume_entry *volumes; /* The index is the volume's number. */
+    uint32_t volumes_end;            /* None from here on has ever been used... */
+    uint32_t volumes_room;           /* ... though there is memory for these. */
     struct fw_volume_host hosts[FW_VOLUME_HOSTS_MAX];
 };
 
@@ -87,7 +88,7 @@ FW_MUST_CHECK int fw_volume_metadata_apply(struct fw_volume_metadata *metadata,
                                            const struct fw_volume_message *change,
                                            struct fw_reason *reason);
 
-/* Numbers the change, applies it, which must work, and gives it to the sink. */
+/* Numbers the change, applies it, which must be possible, and gives it to the sink. */
 FW_MUST_CHECK int fw_volume_metadata_change(struct fw_volume_metadata *metadata,
                                             struct fw_volume_message *change,
                                             const struct fw_volume_sink *sink);
