@@ -260,20 +260,51 @@ static void test_give_back(void **state)
     VOLUME_OK(fw_volume_discard(volumes[0], 0, 20, why)); /* Holes stay holes. */
 }
 
-/* V14: a busy host gets more in advance, a quiet one gives it back. */
+/* V14: a busy host gets more in advance, a quiet one gives it back, and so on. */
 static void test_pools_follow_demand(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 16; i++) {
-        VOLUME_OK(fw_volume_allocate(volumes[0], i, 1, why));
-        steps(1);
+    for (int cycle = 0; cycle < 3; cycle++) {
+        manager->limits.quiet_ns = INT64_MAX;
+        for (uint64_t i = 0; i < 16; i++) {
+            VOLUME_OK(fw_volume_allocate(volumes[0], i, 1, why));
+            steps(1);
+        }
+        VOLUME_OK(fw_volume_discard(volumes[0], 0, 16, why));
+        steps(2);
+        assert_true(fw_volume_agent_pool(agents[0]) >= 2 * POOL);
+        manager->limits.quiet_ns = 0; /* From now on every round counts as quiet. */
+        steps(8);
+        assert_int_equal(fw_volume_agent_pool(agents[0]), POOL);
+        assert_int_equal(manager->metadata.hosts[0].pool, POOL);
     }
-    steps(2);
-    assert_true(fw_volume_agent_pool(agents[0]) >= 2 * POOL);
-    manager->limits.quiet_ns = 0; /* From now on every round counts as quiet. */
-    steps(8);
-    assert_int_equal(fw_volume_agent_pool(agents[0]), POOL);
-    assert_int_equal(manager->metadata.hosts[0].pool, POOL);
+}
+
+/* V14: what could not be given back, for the ring was full, is given back later. */
+static void test_shrinks_later(void **state)
+{
+    (void)state;
+    int rc = 0;
+    struct fw_volume_batch batch = {.bytes = NULL};
+    struct fw_volume_message message;
+    fw_volume_message_init(&message, FW_VOLUME_CLOSE);
+    assert_int_equal(fw_volume_batch_add(&batch, &message), 0);
+    while (rc == 0) {
+        rc = fw_volume_agent_push(agents[0], &batch, NULL);
+    }
+    fw_volume_batch_fini(&batch);
+    assert_int_equal(rc, FW_VOLUME_WAIT);
+    fw_volume_message_init(&message, FW_VOLUME_KEEP);
+    message.value = 1;
+    VOLUME_OK(fw_volume_queue_push(manager->peers[0].down, &message, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_agent_step(agents[0], why));
+    assert_int_equal(fw_volume_agent_pool(agents[0]), POOL); /* Nothing was lost either. */
+    for (int i = 0; i < 3; i++) {
+        VOLUME_OK(fw_volume_peer_receive(manager, 0, fw_volume_reason(why)));
+    }
+    VOLUME_OK(fw_volume_agent_step(agents[0], why));
+    assert_int_equal(fw_volume_agent_pool(agents[0]), 1);
+    check();
 }
 
 /* V21: a full group is an answer, not a catastrophe; and what comes back can be used. */
@@ -574,6 +605,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_disconnect_long, setup_large, teardown),
         cmocka_unit_test_setup_teardown(test_give_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pools_follow_demand, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shrinks_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ring_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disconnect, setup, teardown),

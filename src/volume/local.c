@@ -468,8 +468,10 @@ static int step_running(struct fw_volume_agent *agent, struct fw_reason *reason)
     if (rc >= 0 && phase_get(agent) == FW_VOLUME_RUNNING &&
         fw_volume_agent_pool(agent) > agent->keep) {
         int returned = pool_return(agent, agent->keep, reason);
-        agent->keep = UINT64_MAX; /* Until it is said again. */
         rc = returned != 0 ? returned : rc;
+        if (fw_volume_agent_pool(agent) <= agent->keep) {
+            agent->keep = UINT64_MAX; /* Done, until it is said again. */
+        }
     }
     return rc;
 }

@@ -251,7 +251,11 @@ static int pool_shrink(struct fw_volume_manager *manager, uint32_t host, struct 
     struct fw_volume_peer *peer = &manager->peers[host];
     struct fw_volume_message message;
     uint64_t target = peer->demand.target;
-    if (manager->metadata.hosts[host].pool <= target || peer->kept == target) {
+    if (manager->metadata.hosts[host].pool <= target) {
+        peer->kept = UINT64_MAX; /* It has done what it was asked for. */
+        return 0;
+    }
+    if (peer->kept == target) {
         return 0;
     }
     fw_volume_message_init(&message, FW_VOLUME_KEEP);
