@@ -153,6 +153,43 @@ static void test_allocate(void **state)
     assert_true(fw_volume_agent_pool(agents[0]) >= POOL / 2);
 }
 
+/* ---- what an allocation costs ---- */
+
+static uint32_t counts[FW_DISK_DISCARD + 1];
+
+static int count_started(void *context, struct fw_disk_op *op)
+{
+    (void)context;
+    counts[op->kind]++;
+    return 0;
+}
+
+static void count_finished(void *context, struct fw_disk_op *op)
+{
+    (void)context;
+    (void)op;
+}
+
+/* Data, flush, pointer, flush: as many as a push needs, and no more. */
+static void test_costs(void **state)
+{
+    (void)state;
+    static const struct fw_disk_memory_observer observer = {.started = count_started,
+                                                            .finished = count_finished};
+    VOLUME_OK(fw_volume_allocate(volumes[0], 0, 1, why)); /* The ring has its window now. */
+    memory->observer = &observer;
+    for (uint64_t i = 1; i < POOL; i++) {
+        memset(counts, 0, sizeof counts);
+        VOLUME_OK(fw_volume_allocate(volumes[0], i, 1, why));
+        assert_int_equal(counts[FW_DISK_WRITE], 2);
+        assert_int_equal(counts[FW_DISK_FLUSH], 2);
+    }
+    memset(counts, 0, sizeof counts);
+    VOLUME_OK(fw_volume_allocate(volumes[0], 0, POOL, why)); /* All there: nothing to do. */
+    assert_int_equal(counts[FW_DISK_WRITE] + counts[FW_DISK_FLUSH] + counts[FW_DISK_READ], 0);
+    memory->observer = NULL;
+}
+
 /* V13: without a manager the pool serves; then who wants more waits, and goes on when it is back.
  */
 static void test_manager_away(void **state)
@@ -597,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_pools_fill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_allocate, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_costs, setup, teardown),
         cmocka_unit_test_setup_teardown(test_manager_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sent_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_grant_not_sent, setup, teardown),
