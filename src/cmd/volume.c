@@ -378,7 +378,7 @@ static void show_hosts(const struct view *view)
 
 static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what)
 {
-    struct view view;
+    struct view view = {.metadata = {.extent_count = 0}};
     enum fw_cmd_status status = view_read(config, &view);
     if (status != FW_CMD_OK) {
         return status;

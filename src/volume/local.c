@@ -181,9 +181,7 @@ void fw_volume_agent_drop(struct fw_volume_agent *agent)
 {
     struct fw_list_link *link;
     while ((link = fw_list_pop_front(&agent->volumes)) != NULL) {
-        struct fw_volume *volume = FW_LIST_ENTRY(link, struct fw_volume, link);
-        free(volume->places);
-        free(volume);
+        fw_volume_free(FW_LIST_ENTRY(link, struct fw_volume, link));
     }
     agent_free(agent);
 }

@@ -118,6 +118,10 @@ struct fw_volume_run fw_volume_pool_take(struct fw_volume_pool *pool, uint64_t c
 void fw_volume_pool_clear(struct fw_volume_pool *pool); /* Keeps its memory. */
 void fw_volume_pool_fini(struct fw_volume_pool *pool);
 
+/* ---- local_volume.c ---- */
+
+void fw_volume_free(struct fw_volume *volume); /* Its memory; it is on no list. */
+
 /* ---- local.c: for local_volume.c ---- */
 
 /*

@@ -49,6 +49,12 @@ static int use_push(struct fw_volume *volume, enum fw_volume_kind kind, struct f
 
 /* ---- opening ---- */
 
+void fw_volume_free(struct fw_volume *volume)
+{
+    free(volume->places);
+    free(volume);
+}
+
 /* Makes the map, whole, from what is true now. */
 static void map_fill(struct fw_volume *volume, const struct fw_volume_metadata *metadata,
                      uint32_t index)
@@ -137,8 +143,7 @@ int fw_volume_open(struct fw_volume **made, struct fw_volume_agent *agent, const
     int rc = open_locked(volume, name, fw_volume_reason(reason));
     fw_mutex_unlock(&agent->turn);
     if (rc != 0) {
-        free(volume->places);
-        free(volume);
+        fw_volume_free(volume);
         return rc;
     }
     *made = volume;
@@ -155,8 +160,7 @@ int fw_volume_close(struct fw_volume *volume, struct fw_ring_reason *reason)
     fw_mutex_lock(&agent->lock);
     fw_list_remove(&volume->link);
     fw_mutex_unlock(&agent->lock);
-    free(volume->places);
-    free(volume);
+    fw_volume_free(volume);
     return rc;
 }
 

@@ -225,6 +225,7 @@ static int slot_head_read(struct plain *plain, uint32_t index, struct slot *slot
                           struct fw_reason *reason)
 {
     uint8_t *block = fw_disk_buffer(BLOCK);
+    memset(slot, 0, sizeof *slot);
     if (block == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot read metadata");
     }
