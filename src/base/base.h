@@ -27,6 +27,15 @@
 #define FW_CONTAINER_OF(pointer, type, member) \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
+/* 1 in builds that look for data races, else 0. */
+#if defined(__SANITIZE_THREAD__)
+#define FW_TSAN 1
+#elif defined(__has_feature)
+#define FW_TSAN __has_feature(thread_sanitizer)
+#else
+#define FW_TSAN 0
+#endif
+
 #define FW_ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /*

@@ -12,8 +12,8 @@
  * (clean.h). A sealed segment is walked from record to record up to `used`; nobody changes the
  * lengths in a record while it lies there.
  *
- * A record is named by its *place*: its distance from the arena's begin, in units of 8 bytes.
- * Places fit 40 bits, so an arena may have 8 TiB. Place 0 is no record's.
+ * A record is named by its *place*: its distance from the arena's begin, in bytes. None lies at the
+ * begin of its segment, so that the lower bits of a place are never all 0 (see bucket.h).
  *
  * Threads: any. The lock guards the lists and is taken once per segment; `dead` is counted by
  * whoever holds the bucket of a record that dies.
@@ -36,8 +36,8 @@
 enum {
     FW_SEGMENT_SIZE = 64 * 1024,
     FW_SEGMENT_SHIFT = 16,
-    FW_PLACE_SHIFT = 3,
-    FW_ARENA_SPARE = 2, /* Segments that only cleaners get, so that survivors have room. */
+    FW_SEGMENT_BEGIN = 8, /* Where the first record lies. */
+    FW_ARENA_SPARE = 2,   /* Segments that only cleaners get, so that survivors have room. */
 };
 
 /* From here on cleaning only compacts: no item is dropped. */
@@ -126,12 +126,12 @@ static inline char *fw_arena_memory(const struct fw_arena *arena, const struct f
 
 static inline struct fw_item *fw_arena_item(const struct fw_arena *arena, uint64_t place)
 {
-    return (struct fw_item *)(void *)(arena->records.memory + (place << FW_PLACE_SHIFT));
+    return (struct fw_item *)(void *)(arena->records.memory + place);
 }
 
 static inline uint64_t fw_arena_place(const struct fw_arena *arena, const struct fw_item *item)
 {
-    return (uint64_t)((const char *)item - arena->records.memory) >> FW_PLACE_SHIFT;
+    return (uint64_t)((const char *)item - arena->records.memory);
 }
 
 static inline bool fw_segment_is_hollow(const struct fw_segment *segment)
@@ -145,6 +145,6 @@ static inline void fw_arena_bury(struct fw_arena *arena, uint64_t place, size_t 
 {
     struct fw_segment *segments = (struct fw_segment *)(void *)arena->segments.memory;
     /* Relaxed: it only guides the choice of what to clean. */
-    (void)atomic_fetch_add_explicit(&segments[place >> (FW_SEGMENT_SHIFT - FW_PLACE_SHIFT)].dead,
-                                    (uint32_t)size, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&segments[place >> FW_SEGMENT_SHIFT].dead, (uint32_t)size,
+                                    memory_order_relaxed);
 }

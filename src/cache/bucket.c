@@ -16,6 +16,11 @@ int fw_buckets_init(struct fw_buckets *buckets, struct fw_budget *budget, uint64
     size_t size = memory_max / RECORD_MIN / FW_BUCKET_LOAD * sizeof(struct fw_bucket);
     size = (size / FW_RANGE_HUGE_PAGE + 1) * FW_RANGE_HUGE_PAGE;
     buckets->count_max = size / sizeof(struct fw_bucket);
+    uint32_t place_bits = 64 - (uint32_t)__builtin_clzll(memory_max - 1);
+    place_bits = place_bits > FW_LOW_BITS ? place_bits : FW_LOW_BITS;
+    FW_ASSERT(place_bits <= FW_PLACE_BITS_MAX);
+    buckets->place_mask = (UINT64_C(1) << place_bits) - 1;
+    buckets->tag_mask = (uint16_t)(~buckets->place_mask >> FW_LOW_BITS);
     int rc = fw_range_reserve(&buckets->primary, size, fw_budget_pages(budget), reason);
     if (rc != 0) {
         return rc;
@@ -49,10 +54,10 @@ void fw_bucket_lock_wait(struct fw_bucket *bucket)
 {
     for (uint32_t spins = 1;; spins++) {
         /* Relaxed: only a hint that trying makes sense. */
-        uint64_t header = atomic_load_explicit(&bucket->header, memory_order_relaxed);
+        uint32_t head = atomic_load_explicit(&bucket->head, memory_order_relaxed);
         /* Acquire, for the release in fw_bucket_unlock(). */
-        if ((header & FW_BUCKET_LOCK) == 0 &&
-            (atomic_fetch_or_explicit(&bucket->header, FW_BUCKET_LOCK, memory_order_acquire) &
+        if ((head & FW_BUCKET_LOCK) == 0 &&
+            (atomic_fetch_or_explicit(&bucket->head, FW_BUCKET_LOCK, memory_order_acquire) &
              FW_BUCKET_LOCK) == 0) {
             return;
         }
@@ -64,13 +69,13 @@ void fw_bucket_lock_wait(struct fw_bucket *bucket)
     }
 }
 
-/* Sets the link of a header and leaves its lock as it is. The holder of the chain's lock only. */
+/* Sets the link and leaves the lock as it is. The holder of the chain's lock only. */
 static void bucket_link_set(struct fw_bucket *bucket, uint32_t link)
 {
     /* Relaxed: under the lock, whose bit nobody else changes meanwhile but to try. */
-    uint64_t header = atomic_load_explicit(&bucket->header, memory_order_relaxed);
-    header = (header & FW_BUCKET_LOCK) | (uint64_t)link << FW_LINK_SHIFT;
-    atomic_store_explicit(&bucket->header, header, memory_order_relaxed);
+    uint32_t head = atomic_load_explicit(&bucket->head, memory_order_relaxed);
+    head = (head & FW_BUCKET_LOCK) | link << FW_LINK_SHIFT;
+    atomic_store_explicit(&bucket->head, head, memory_order_relaxed);
 }
 
 static void stash_put(struct fw_buckets *buckets, struct fw_bucket_stash *stash, uint32_t link)
@@ -135,14 +140,14 @@ void fw_buckets_stash_trim(struct fw_buckets *buckets, struct fw_bucket_stash *s
     fw_mutex_unlock(&buckets->lock);
 }
 
-_Atomic uint64_t *fw_bucket_insert(struct fw_buckets *buckets, struct fw_bucket *bucket,
-                                   uint64_t value, struct fw_bucket_stash *stash)
+struct fw_slot *fw_bucket_insert(struct fw_buckets *buckets, struct fw_bucket *bucket,
+                                 uint64_t entry, struct fw_bucket_stash *stash)
 {
     for (;;) {
         for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
-            if (fw_bucket_entry(&bucket->entries[i]) == 0) {
-                fw_bucket_entry_set(&bucket->entries[i], value);
-                return &bucket->entries[i];
+            if (!fw_bucket_has(bucket, i)) {
+                fw_bucket_entry_set(&bucket->slots[i], entry);
+                return &bucket->slots[i];
             }
         }
         if (fw_bucket_link(bucket) == 0) {
@@ -152,7 +157,7 @@ _Atomic uint64_t *fw_bucket_insert(struct fw_buckets *buckets, struct fw_bucket 
     }
 }
 
-void fw_bucket_remove(struct fw_buckets *buckets, struct fw_bucket *bucket, _Atomic uint64_t *entry,
+void fw_bucket_remove(struct fw_buckets *buckets, struct fw_bucket *bucket, struct fw_slot *slot,
                       struct fw_bucket_stash *stash)
 {
     struct fw_bucket *before = NULL;
@@ -161,11 +166,11 @@ void fw_bucket_remove(struct fw_buckets *buckets, struct fw_bucket *bucket, _Ato
         bucket = fw_bucket_overflow(buckets, fw_bucket_link(bucket));
     }
     uint32_t last = 0;
-    while (last + 1 < FW_BUCKET_ENTRIES && fw_bucket_entry(&bucket->entries[last + 1]) != 0) {
+    while (last + 1 < FW_BUCKET_ENTRIES && fw_bucket_has(bucket, last + 1)) {
         last++;
     }
-    fw_bucket_entry_set(entry, fw_bucket_entry(&bucket->entries[last]));
-    fw_bucket_entry_set(&bucket->entries[last], 0);
+    fw_bucket_entry_set(slot, fw_bucket_entry_at(bucket, last));
+    fw_bucket_entry_set(&bucket->slots[last], 0);
     if (last == 0 && before != NULL) {
         uint32_t link = fw_bucket_link(before);
         bucket_link_set(before, 0);
@@ -173,13 +178,15 @@ void fw_bucket_remove(struct fw_buckets *buckets, struct fw_bucket *bucket, _Ato
     }
 }
 
-_Atomic uint64_t *fw_bucket_find(struct fw_buckets *buckets, struct fw_bucket *bucket,
-                                 uint64_t value)
+struct fw_slot *fw_bucket_find(struct fw_buckets *buckets, struct fw_bucket *bucket, uint64_t entry)
 {
+    uint16_t high = (uint16_t)(entry >> FW_LOW_BITS);
     for (;;) {
-        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
-            if (fw_bucket_entry(&bucket->entries[i]) == value) {
-                return &bucket->entries[i];
+        uint32_t matches = fw_bucket_match(bucket, high, UINT16_MAX);
+        while (matches != 0) {
+            uint32_t i = fw_matches_take(&matches);
+            if (fw_bucket_entry_at(bucket, i) == entry) {
+                return &bucket->slots[i];
             }
         }
         if (fw_bucket_link(bucket) == 0) {
@@ -202,10 +209,9 @@ static void bucket_empty(struct fw_bucket *bucket, struct handful *handful)
     handful->link = fw_bucket_link(bucket);
     bucket_link_set(bucket, 0);
     for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
-        uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
-        if (entry != 0) {
-            handful->entries[handful->count++] = entry;
-            fw_bucket_entry_set(&bucket->entries[i], 0);
+        if (fw_bucket_has(bucket, i)) {
+            handful->entries[handful->count++] = fw_bucket_entry_at(bucket, i);
+            fw_bucket_entry_set(&bucket->slots[i], 0);
         }
     }
 }

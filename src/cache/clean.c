@@ -39,10 +39,7 @@ static bool clean_begin(struct fw_table_local *local)
     }
     cleaning->segment = segment;
     cleaning->survived = 0;
-    cleaning->next = fw_arena_memory(&table->arena, segment);
-    if (cleaning->next == table->arena.records.memory) {
-        cleaning->next += 1 << FW_PLACE_SHIFT; /* Place 0 is no record's. */
-    }
+    cleaning->next = fw_arena_memory(&table->arena, segment) + FW_SEGMENT_BEGIN;
     cleaning->is_compacting = !table->is_evicting || fw_segment_is_hollow(segment);
     return true;
 }
@@ -63,24 +60,23 @@ static bool clean_keeps(const struct fw_table_local *local, const struct fw_item
 }
 
 static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
-                        _Atomic uint64_t *entry, uint64_t hash)
+                        struct fw_slot *slot, uint64_t hash)
 {
     struct fw_table *table = local->table;
-    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     fw_local_count(&local->counts.evictions, 1);
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.evicted_unread, 1);
     }
     fw_local_bury(local, item);
-    fw_bucket_remove(&table->buckets, bucket, entry, &local->stash);
+    fw_bucket_remove(&table->buckets, bucket, slot, &local->stash);
     fw_ghost_add(&table->ghosts, hash);
 }
 
-static void clean_move(struct fw_table_local *local, _Atomic uint64_t *entry)
+static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint64_t hash)
 {
     struct fw_table *table = local->table;
-    uint64_t value = fw_bucket_entry(entry);
-    const struct fw_item *item = fw_local_item(local, value);
+    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     size_t size = fw_item_room(item);
     struct fw_log *log = &local->logs[FW_MAIN];
     struct fw_item *copy = fw_log_take(log, size);
@@ -92,8 +88,9 @@ static void clean_move(struct fw_table_local *local, _Atomic uint64_t *entry)
         log->bodies += copy->value_length;
     }
     local->cleaning.survived += (uint32_t)size;
-    fw_bucket_entry_set(entry, (value & ~FW_PLACE_MASK) | fw_arena_place(&table->arena, copy));
-    fw_arena_bury(&table->arena, value & FW_PLACE_MASK, size);
+    uint64_t place = fw_arena_place(&table->arena, copy);
+    fw_bucket_entry_set(slot, fw_buckets_entry(&table->buckets, hash, place));
+    fw_arena_bury(&table->arena, fw_arena_place(&table->arena, item), size);
 }
 
 /*
@@ -110,17 +107,18 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
      */
     bool has_room = fw_local_log_open(local, FW_MAIN, size, true);
     struct fw_bucket *bucket = fw_local_lock(local, hash);
-    uint64_t value = fw_bucket_tag(hash) << FW_TAG_SHIFT | fw_arena_place(&table->arena, item);
-    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);
+    uint64_t place = fw_arena_place(&table->arena, item);
+    uint64_t entry = fw_buckets_entry(&table->buckets, hash, place);
+    struct fw_slot *slot = fw_bucket_find(&table->buckets, bucket, entry);
     size_t done = size;
-    if (entry == NULL) {
+    if (slot == NULL) {
         ; /* It was dead. */
     } else if (fw_local_absence(local, item) != FW_ABSENT) {
-        fw_local_reclaim(local, bucket, entry);
+        fw_local_reclaim(local, bucket, slot);
     } else if (has_room && clean_keeps(local, item)) {
-        clean_move(local, entry);
+        clean_move(local, slot, hash);
     } else if (table->is_evicting) {
-        clean_evict(local, bucket, entry, hash);
+        clean_evict(local, bucket, slot, hash);
     } else {
         done = 0;
     }

@@ -40,23 +40,24 @@ static uint64_t cursor_next(uint64_t cursor, uint64_t count)
 
 /* What is done with an item. It may take its entry out of the bucket. */
 typedef void (*entry_visit)(struct fw_table_local *local, struct fw_bucket *bucket,
-                            _Atomic uint64_t *entry, void *context);
+                            struct fw_slot *slot, void *context);
 
 static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
                          void *context)
 {
     for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) { /* All at once, not one after the other. */
-        __builtin_prefetch(fw_local_item(local, fw_bucket_entry(&primary->entries[i])), 1);
+        __builtin_prefetch(fw_local_item(local, fw_bucket_entry_at(primary, i)), 1);
     }
     for (struct fw_bucket *bucket = primary;;) {
         for (uint32_t i = 0; i < FW_BUCKET_ENTRIES;) {
-            uint64_t value = fw_bucket_entry(&bucket->entries[i]);
-            if (value == 0) {
+            struct fw_slot *slot = &bucket->slots[i];
+            uint64_t entry = fw_bucket_entry(slot);
+            if (entry == 0) {
                 return; /* The end. This bucket may even have left the chain just now. */
             }
-            visit(local, primary, &bucket->entries[i], context);
+            visit(local, primary, slot, context);
             /* Else it is gone, and the last stands in its place. */
-            i += fw_bucket_entry(&bucket->entries[i]) == value ? 1 : 0;
+            i += fw_bucket_entry(slot) == entry ? 1 : 0;
         }
         uint32_t link = fw_bucket_link(bucket);
         if (link == 0) {
@@ -88,12 +89,12 @@ static bool go_round(struct fw_table_local *local, uint64_t *cursor, uint32_t bu
 }
 
 static void sweep_entry(struct fw_table_local *local, struct fw_bucket *bucket,
-                        _Atomic uint64_t *entry, void *context)
+                        struct fw_slot *slot, void *context)
 {
     const bool *raise_ages = context;
-    struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     if (fw_local_absence(local, item) != FW_ABSENT) {
-        fw_local_reclaim(local, bucket, entry);
+        fw_local_reclaim(local, bucket, slot);
     } else if (*raise_ages && (item->bits & FW_ITEM_AGE) < FW_ITEM_AGE_MAX) {
         item->bits++; /* The age is in the lowest bits. */
     }
@@ -131,11 +132,11 @@ struct visiting {
 };
 
 static void visit_entry(struct fw_table_local *local, struct fw_bucket *bucket,
-                        _Atomic uint64_t *entry, void *context)
+                        struct fw_slot *slot, void *context)
 {
     (void)bucket;
     const struct visiting *visiting = context;
-    struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     if (fw_local_absence(local, item) == FW_ABSENT) {
         visiting->visit(item, visiting->context);
     }

@@ -12,7 +12,7 @@
 enum {
     CLEAN_STEP = 64,        /* Records looked at before asking again whether it was enough. */
     CLEAN_STEPS_MAX = 4096, /* For one reservation. */
-    /* Buckets split at once, where FW_LOCAL_DUE items need 7, or merged, which is much cheaper. */
+    /* Buckets split at once, where FW_LOCAL_DUE items need 4, or merged, which is much cheaper. */
     SPLITS_MAX = 8,
     MERGES_MAX = 32,
     MEMORY_HEADROOM = 4, /* The limit can be raised to so many times what it was at first. */
@@ -23,7 +23,7 @@ static_assert((int)FW_ITEM_AGE_MAX == (int)FW_ITEM_AGE, "an age is all of its bi
 
 /* The least with which a table works. */
 #define MEMORY_MIN (UINT64_C(1) << 20)
-#define MEMORY_MAX (UINT64_C(1) << 40)
+#define MEMORY_MAX (UINT64_C(1) << FW_PLACE_BITS_MAX)
 
 static int table_reserve_addresses(struct fw_table *table, struct fw_reason *reason)
 {
@@ -88,7 +88,8 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     for (uint64_t headroom = MEMORY_HEADROOM; rc != 0 && headroom > 0; headroom /= 2) {
         atomic_store_explicit(&made->budget.limit, config->memory, memory_order_relaxed);
         atomic_store_explicit(&made->budget.used, 0, memory_order_relaxed);
-        made->memory_max = config->memory * headroom;
+        made->memory_max =
+            config->memory * headroom < MEMORY_MAX ? config->memory * headroom : MEMORY_MAX;
         rc = table_reserve_addresses(made, reason);
     }
     if (rc != 0) {
@@ -254,17 +255,14 @@ void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_
 {
     const struct fw_buckets *buckets = &local->table->buckets;
     uint64_t index = fw_bucket_index(key->hash, fw_buckets_count(buckets));
-    const struct fw_bucket *bucket = fw_bucket_at(buckets, index);
-    uint64_t tag = fw_bucket_tag(key->hash);
-    for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
-        uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
-        if (entry >> FW_TAG_SHIFT == tag) {
-            /* Whatever it is by now: fetching an address that is wrong does no harm. */
-            const char *record = (const char *)fw_local_item(local, entry);
-            __builtin_prefetch(record, 1);
-            __builtin_prefetch(record + FW_CACHE_LINE);
-            return;
-        }
+    struct fw_bucket *bucket = fw_bucket_at(buckets, index);
+    uint32_t matches = fw_buckets_match(buckets, bucket, key->hash);
+    if (FW_LIKELY(matches != 0)) {
+        /* Whatever it is by now: fetching an address that is wrong does no harm. */
+        uint64_t entry = fw_bucket_entry_at(bucket, fw_matches_take(&matches));
+        const char *record = (const char *)fw_local_item(local, entry);
+        __builtin_prefetch(record, 1);
+        __builtin_prefetch(record + FW_CACHE_LINE);
     }
 }
 
@@ -290,11 +288,9 @@ bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t
     }
     log_seal(local, queue);
     log->segment = segment;
-    log->next = fw_arena_memory(arena, segment);
-    log->end = log->next + FW_SEGMENT_SIZE;
-    if (log->next == arena->records.memory) {
-        log->next += 1 << FW_PLACE_SHIFT; /* Place 0 is no record's. */
-    }
+    char *memory = fw_arena_memory(arena, segment);
+    log->next = memory + FW_SEGMENT_BEGIN;
+    log->end = memory + FW_SEGMENT_SIZE;
     return true;
 }
 
@@ -506,35 +502,37 @@ void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
     local->due++;
 }
 
-void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket,
-                      _Atomic uint64_t *entry)
+void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, struct fw_slot *slot)
 {
-    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(entry));
+    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     fw_local_count(&local->counts.reclaimed, 1);
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.expired_unread, 1);
     }
     fw_local_bury(local, item);
-    fw_bucket_remove(&local->table->buckets, bucket, entry, &local->stash);
+    fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
 }
 
-static _Atomic uint64_t *bucket_search(struct fw_table_local *local, struct fw_bucket *bucket,
-                                       const struct fw_key *key)
+/* The item of the key, alive or not, and its slot; NULL: there is none. */
+static struct fw_item *bucket_search(struct fw_table_local *local, struct fw_bucket *bucket,
+                                     const struct fw_key *key, struct fw_slot **slot)
 {
-    uint64_t tag = fw_bucket_tag(key->hash);
     for (;;) {
-        for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) {
-            uint64_t entry = fw_bucket_entry(&bucket->entries[i]);
-            if (entry >> FW_TAG_SHIFT != tag || entry == 0) {
+        uint32_t matches = fw_buckets_match(&local->table->buckets, bucket, key->hash);
+        while (matches != 0) {
+            uint32_t i = fw_matches_take(&matches);
+            if (FW_UNLIKELY(!fw_bucket_has(bucket, i))) {
                 continue;
             }
-            const struct fw_item *item = fw_local_item(local, entry);
+            struct fw_item *item = fw_local_item(local, fw_bucket_entry_at(bucket, i));
             /* All of it, or most, while the key is still on its way to be compared. */
             __builtin_prefetch((const char *)item + FW_CACHE_LINE);
             __builtin_prefetch((const char *)item + (size_t)2 * FW_CACHE_LINE);
+            __builtin_prefetch((const char *)item + (size_t)2 * FW_CACHE_LINE + FW_CACHE_LINE / 2);
             if (item->key_length == key->length &&
                 memcmp(item->key, key->bytes, key->length) == 0) {
-                return &bucket->entries[i];
+                *slot = &bucket->slots[i];
+                return item;
             }
         }
         uint32_t link = fw_bucket_link(bucket);
@@ -549,17 +547,16 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
 {
     struct fw_bucket *bucket = fw_local_lock(local, key->hash);
     *hold = (struct fw_hold){.local = local, .key = key, .bucket = bucket};
-    hold->entry = bucket_search(local, bucket, key);
-    if (hold->entry == NULL) {
+    struct fw_item *item = bucket_search(local, bucket, key, &hold->slot);
+    if (item == NULL) {
         return;
     }
-    struct fw_item *item = fw_local_item(local, fw_bucket_entry(hold->entry));
     hold->absence = fw_local_absence(local, item);
     if (FW_LIKELY(hold->absence == FW_ABSENT)) {
         hold->item = item;
     } else {
-        fw_local_reclaim(local, bucket, hold->entry);
-        hold->entry = NULL;
+        fw_local_reclaim(local, bucket, hold->slot);
+        hold->slot = NULL;
     }
 }
 
@@ -598,12 +595,13 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length)
     item->key_length = (uint8_t)key->length;
     memcpy(item->key, key->bytes, key->length);
 
-    uint64_t entry = fw_bucket_tag(key->hash) << FW_TAG_SHIFT | fw_arena_place(&table->arena, item);
+    uint64_t place = fw_arena_place(&table->arena, item);
+    uint64_t entry = fw_buckets_entry(&table->buckets, key->hash, place);
     if (hold->item != NULL) {
         fw_local_bury(local, hold->item);
-        fw_bucket_entry_set(hold->entry, entry);
+        fw_bucket_entry_set(hold->slot, entry);
     } else {
-        hold->entry = fw_bucket_insert(&table->buckets, hold->bucket, entry, &local->stash);
+        hold->slot = fw_bucket_insert(&table->buckets, hold->bucket, entry, &local->stash);
     }
     hold->item = item;
     fw_local_gauge(&local->counts.items, 1);
@@ -651,9 +649,9 @@ void fw_hold_remove(struct fw_hold *hold)
     FW_ASSERT(hold->item != NULL);
     struct fw_table_local *local = hold->local;
     fw_local_bury(local, hold->item);
-    fw_bucket_remove(&local->table->buckets, hold->bucket, hold->entry, &local->stash);
+    fw_bucket_remove(&local->table->buckets, hold->bucket, hold->slot, &local->stash);
     hold->item = NULL;
-    hold->entry = NULL;
+    hold->slot = NULL;
 }
 
 void fw_hold_access(struct fw_hold *hold)

@@ -20,7 +20,7 @@
  * Inside a hold memory comes from what was reserved and cannot fail. Releasing, too, may do a share
  * of the work that is done for all: some ten microseconds after every 32 changes.
  *
- * Buckets. A bucket is one cache line: a lock, seven entries of a tag and a place, a link to an
+ * Buckets. A bucket is one cache line: a lock, ten entries of a tag and a place, a link to an
  * overflow bucket. To find a key costs one line for the bucket and one for the record. The table
  * grows by linear hashing: when it is full enough the next bucket in line is split in two, under
  * its lock, by whoever inserted, and it shrinks in the same way. No step is longer than one bucket,
@@ -63,6 +63,7 @@
 struct fw_table;
 struct fw_table_local;
 struct fw_bucket;
+struct fw_slot;
 
 struct fw_table_config {
     uint64_t memory;  /* Bytes, for records, bodies, buckets and what they need to be managed. */
@@ -118,7 +119,7 @@ struct fw_hold {
     struct fw_table_local *local;
     const struct fw_key *key;
     struct fw_bucket *bucket; /* Locked. */
-    _Atomic uint64_t *entry;  /* The item's in the bucket or its overflow; NULL: there is none. */
+    struct fw_slot *slot;     /* The item's in the bucket or its overflow; NULL: there is none. */
 };
 
 void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const struct fw_key *key);

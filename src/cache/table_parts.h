@@ -109,7 +109,7 @@ static inline size_t fw_item_room(const struct fw_item *item)
 
 static inline struct fw_item *fw_local_item(const struct fw_table_local *local, uint64_t entry)
 {
-    return fw_arena_item(&local->table->arena, entry & FW_PLACE_MASK);
+    return fw_arena_item(&local->table->arena, fw_buckets_place(&local->table->buckets, entry));
 }
 
 /* All buckets are locked and let go of by these. */
@@ -123,8 +123,7 @@ enum fw_absence fw_local_absence(const struct fw_table_local *local, const struc
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item);
 
 /* Takes an item that has expired or was flushed out of its bucket, and counts it. */
-void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket,
-                      _Atomic uint64_t *entry);
+void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, struct fw_slot *slot);
 
 /* Room for `size` bytes in that log, in a new segment if need be. False: there is none. */
 bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t size,

@@ -303,8 +303,8 @@ MUTANTS = [
     # ---- the table
     Mutant("table-bucket-not-asked-again", BUCKET_H, "table",
            "the bucket was split or merged while its lock was waited for",
-           [("        if (FW_LIKELY(fw_bucket_index(hash, fw_buckets_count(buckets)) == index)) {",
-             "        if (true) {")]),
+           [("        if (FW_LIKELY(count_now == count) || fw_bucket_index(hash, count_now) == index) {",
+             "        if (count_now != 0) {")]),
     Mutant("table-counted-after-the-locks", BUCKET, "table",
            "who gets the lock first sees the old number of buckets",
            [("    atomic_store_explicit(&buckets->count, count, memory_order_relaxed);\n"
@@ -323,10 +323,10 @@ MUTANTS = [
     Mutant("table-found-before-the-lock", CLEAN, "table",
            "a record that dies while it is cleaned is moved all the same",
            [("    struct fw_bucket *bucket = fw_local_lock(local, hash);\n", ""),
-            ("    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);\n",
+            ("    struct fw_slot *slot = fw_bucket_find(&table->buckets, bucket, entry);\n",
              "    struct fw_bucket *bucket =\n        fw_bucket_at(&table->buckets, fw_bucket_index(hash, "
              "fw_buckets_count(&table->buckets)));\n"
-             "    _Atomic uint64_t *entry = fw_bucket_find(&table->buckets, bucket, value);\n"
+             "    struct fw_slot *slot = fw_bucket_find(&table->buckets, bucket, entry);\n"
              "    bucket = fw_local_lock(local, hash);\n")]),
 
     # ---- epochs
