@@ -36,7 +36,7 @@
 enum {
     FW_SEGMENT_SIZE = 64 * 1024,
     FW_SEGMENT_SHIFT = 16,
-    FW_SEGMENT_BEGIN = 8, /* Where the first record lies. */
+    FW_SEGMENT_BEGIN = 1, /* Where the first record lies. */
     FW_ARENA_SPARE = 2,   /* Segments that only cleaners get, so that survivors have room. */
 };
 

@@ -12,18 +12,18 @@ void fw_binary_answer_item(const struct fw_binary *request, struct fw_item *item
     const struct fw_binary_answer answer = {
         .extras_length = FLAGS_LENGTH,
         .key_length = has_key ? item->key_length : 0,
-        .value_length = has_value ? item->value_length : 0,
+        .value_length = has_value ? fw_item_length(item) : 0,
         .cas = fw_operation_cas(request->local, item),
     };
     char *to = fw_binary_header(reply->next, request, &answer);
-    to = fw_binary_put_u32(to, item->flags);
+    to = fw_binary_put_u32(to, fw_item_flags(item));
     if (has_key) {
         memcpy(to, item->key, item->key_length);
         to += item->key_length;
     }
     if (has_value && (item->bits & FW_ITEM_BODY) == 0) {
-        memcpy(to, fw_item_value(item), item->value_length);
-        to += item->value_length;
+        memcpy(to, fw_item_value(item), item->tail_length);
+        to += item->tail_length;
     }
     fw_reply_advance(reply, to);
     if (has_value && (item->bits & FW_ITEM_BODY) != 0) {

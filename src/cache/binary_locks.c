@@ -20,13 +20,22 @@ enum fw_parsed fw_binary_lock(struct fw_binary *request)
         [FW_LOCK_NO_ITEM] = FW_BINARY_NOT_FOUND,
     };
     struct fw_hold hold;
-    fw_operation_find(local, &hold, &key);
+    struct fw_finds finds = {0};
+    fw_operation_note_get(local, &key);
+    if (request->extras_length > 0) {
+        fw_table_hold_to_expire(local->table, &hold, &key);
+    } else {
+        fw_table_hold(local->table, &hold, &key);
+    }
+    fw_operation_found(local, &hold, &finds);
+    fw_operation_finds_end(local, &finds);
     enum fw_binary_status status =
         statuses[fw_locks_acquire(local->cache->locks, &hold, request->session->client, &spare)];
     if (status == FW_BINARY_OK) {
         request->session->has_locks = true;
         if (request->extras_length > 0) {
-            hold.item->expires = fw_cache_expiry(local, fw_binary_u32(request->extras));
+            uint32_t expires = fw_cache_expiry(local, fw_binary_u32(request->extras));
+            fw_item_set_expires(hold.item, expires);
         }
         if ((request->variant & FW_BINARY_NO_VALUE) == 0) {
             fw_binary_answer_item(request, hold.item);

@@ -5,7 +5,7 @@
 
 enum {
     /* The least that an item takes in the arena; so no table ever needs more buckets than this. */
-    RECORD_MIN = 32,
+    RECORD_MIN = 16,
     SPINS = 100, /* Some hundred nanoseconds: longer than any holder that has a core takes. */
 };
 

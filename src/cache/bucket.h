@@ -48,7 +48,7 @@
 #include <stdint.h>
 
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 #include "base/assert.h"

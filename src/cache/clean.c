@@ -85,7 +85,7 @@ static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint6
         copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | FW_ITEM_AGE_NEW);
     }
     if ((copy->bits & FW_ITEM_BODY) != 0) {
-        log->bodies += copy->value_length;
+        log->bodies += fw_item_length(copy);
     }
     local->cleaning.survived += (uint32_t)size;
     uint64_t place = fw_arena_place(&table->arena, copy);

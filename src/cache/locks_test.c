@@ -515,12 +515,12 @@ static void *count_run(void *argument)
         FW_ASSERT(spare != NULL);
         fw_table_hold(table, &hold, &key);
         bool is_mine = fw_locks_acquire(locks, &hold, client, &spare) == FW_LOCK_TAKEN;
-        uint32_t number = hold.item->flags;
+        uint32_t number = fw_item_flags(hold.item);
         fw_hold_release(&hold);
         fw_lock_destroy(spare);
         if (is_mine) {
             fw_table_hold(table, &hold, &key);
-            hold.item->flags = number + 1;
+            fw_item_set_flags(hold.item, number + 1);
             FW_ASSERT(fw_locks_release(locks, &hold, client));
             fw_hold_release(&hold);
             i++;

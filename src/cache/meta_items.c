@@ -23,30 +23,30 @@ static char *get_flag(char *to, const struct fw_meta *meta, const struct fw_meta
     struct fw_item *item = get->hold.item;
     switch (word->bytes[0]) {
     case 'T':
-        item->expires = meta->touch_expires;
+        fw_item_set_expires(item, meta->touch_expires);
         return to;
     case 'N':
         if (get->is_created) {
-            item->expires = meta->vivify_expires;
+            fw_item_set_expires(item, meta->vivify_expires);
             get->has_won = true;
         }
         return to;
     case 'R':
-        if ((item->bits & FW_ITEM_WON) == 0 && !get->is_created && item->expires != 0 &&
-            item->expires < meta->recache_expires) {
+        if ((item->bits & FW_ITEM_WON) == 0 && !get->is_created && fw_item_expires(item) != 0 &&
+            fw_item_expires(item) < meta->recache_expires) {
             get->has_won = true;
         }
         return to;
     case 's':
-        return fw_meta_put_number(to, 's', item->value_length);
+        return fw_meta_put_number(to, 's', fw_item_length(item));
     case 't':
-        return fw_meta_put_expiry(to, meta, item->expires);
+        return fw_meta_put_expiry(to, meta, fw_item_expires(item));
     case 'c':
         return fw_meta_put_number(to, 'c', fw_operation_cas(meta->local, item));
     case 'f':
-        return fw_meta_put_number(to, 'f', item->flags);
+        return fw_meta_put_number(to, 'f', fw_item_flags(item));
     case 'l':
-        return fw_meta_put_number(to, 'l', meta->local->now - item->accessed);
+        return fw_meta_put_number(to, 'l', fw_item_idle(item, meta->local->now));
     case 'h':
         return fw_meta_put_number(to, 'h', (item->bits & FW_ITEM_FETCHED) != 0);
     case 'k':
@@ -90,7 +90,7 @@ static bool get_answer(struct fw_meta *meta, struct get *get)
     if (meta->wants_value) {
         memcpy(to, "VA ", 3);
         to += 3;
-        to += fw_text_decimal(to, item->value_length);
+        to += fw_text_decimal(to, fw_item_length(item));
     } else {
         memcpy(to, "HD", 2);
         to += 2;
@@ -110,8 +110,8 @@ static bool get_answer(struct fw_meta *meta, struct get *get)
             fw_reply_add_body(reply, fw_item_body(item));
             to = reply->next;
         } else {
-            memcpy(to, fw_item_value(item), item->value_length);
-            to += item->value_length;
+            memcpy(to, fw_item_value(item), item->tail_length);
+            to += item->tail_length;
         }
         memcpy(to, "\r\n", 2);
         to += 2;
@@ -165,11 +165,16 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     struct fw_table_local *table = meta->local->table;
     struct fw_key key = fw_table_key(table, meta->key, meta->key_length);
     /* Without memory nothing is made, and the answer is a miss. */
-    bool may_create = meta->vivifies && fw_table_reserve(table, fw_item_size(key.length, 0));
+    size_t size = fw_item_size(key.length, 0, FW_ITEM_EXPIRES);
+    bool may_create = meta->vivifies && fw_table_reserve(table, size);
     struct get get = {.is_created = false};
-    fw_table_hold(table, &get.hold, &key);
+    if (meta->touches) { /* It takes memory only for an item that is there. */
+        fw_table_hold_to_expire(table, &get.hold, &key);
+    } else {
+        fw_table_hold(table, &get.hold, &key);
+    }
     if (get.hold.item == NULL && may_create) {
-        (void)fw_hold_write(&get.hold, 0, NULL);
+        (void)fw_hold_write(&get.hold, 0, FW_ITEM_EXPIRES, NULL);
         get.is_created = true;
     }
     bool is_hit = get.hold.item != NULL;
@@ -199,7 +204,11 @@ static enum fw_outcome item_invalidate(const struct fw_meta *meta, const struct 
     struct fw_cache_local *local = meta->local;
     struct fw_hold hold;
     enum fw_outcome outcome = FW_DONE;
-    fw_table_hold(local->table, &hold, key);
+    if (meta->touches) {
+        fw_table_hold_to_expire(local->table, &hold, key);
+    } else {
+        fw_table_hold(local->table, &hold, key);
+    }
     struct fw_item *item = hold.item;
     if (item == NULL) {
         fw_counter_increment(&local->metrics->delete_misses);
@@ -209,9 +218,11 @@ static enum fw_outcome item_invalidate(const struct fw_meta *meta, const struct 
     } else if (fw_locks_refuse(local->cache->locks, &hold, meta->session->client)) {
         outcome = FW_IS_LOCKED;
     } else {
-        item->expires = meta->touches ? meta->touch_expires : item->expires;
+        if (meta->touches) {
+            fw_item_set_expires(item, meta->touch_expires);
+        }
         item->bits = (uint8_t)((item->bits | FW_ITEM_STALE) & ~FW_ITEM_WON);
-        item->cas = fw_table_next_cas(local->table);
+        fw_hold_renumber(&hold);
     }
     fw_hold_release(&hold);
     return outcome;
@@ -383,14 +394,15 @@ static void debug_answer(struct fw_meta *meta, const struct fw_item *item)
     struct fw_text text;
     fw_text_init(&text, reply->next, ROOM);
     fw_text_append_string(&text, " exp=");
-    fw_text_append_signed(&text, item->expires == 0 ? -1 : (int64_t)now - item->expires);
+    uint32_t expires = fw_item_expires(item);
+    fw_text_append_signed(&text, expires == 0 ? -1 : (int64_t)now - expires);
     fw_text_append_string(&text, " la=");
-    fw_text_append_unsigned(&text, now - item->accessed);
+    fw_text_append_unsigned(&text, fw_item_idle(item, now));
     fw_text_append_string(&text, " cas=");
     fw_text_append_unsigned(&text, fw_operation_cas(meta->local, item));
     fw_text_append_string(&text, (item->bits & FW_ITEM_FETCHED) != 0 ? " fetch=yes" : " fetch=no");
     fw_text_append_string(&text, " cls=1 size=");
-    fw_text_append_unsigned(&text, fw_item_size(item->key_length, item->value_length));
+    fw_text_append_unsigned(&text, fw_item_room(item));
     fw_text_append_string(&text, "\r\n");
     fw_reply_advance(reply, reply->next + text.length);
 }

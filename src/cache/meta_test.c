@@ -382,7 +382,7 @@ static void test_debug(void **state)
     assert_string_equal(ask("ms a 2 T30\r\nhi\r\n"), "HD\r\n");
     const char *begin = "ME a exp=-30 la=0 cas=";
     assert_memory_equal(ask("me a\r\n"), begin, strlen(begin));
-    assert_non_null(strstr(ask("me a\r\n"), " fetch=no cls=1 size=32\r\n"));
+    assert_non_null(strstr(ask("me a\r\n"), " fetch=no cls=1 size=21\r\n"));
     assert_string_equal(ask("mg a\r\n"), "HD\r\n");
     assert_non_null(strstr(ask("me a x y\r\n"), " fetch=yes "));
     assert_int_equal(fw_counter_get(&converse->local.metrics->cmd_meta), 4);

@@ -106,28 +106,58 @@ static struct replaced replaced_make(const struct fw_item *item)
         return (struct replaced){0};
     }
     return (struct replaced){
-        .cas = item->cas, .flags = item->flags, .expires = item->expires, .bits = item->bits};
+        .cas = fw_item_cas(item),
+        .flags = fw_item_flags(item),
+        .expires = fw_item_expires(item),
+        .bits = item->bits,
+    };
+}
+
+static bool store_joins(const struct fw_store *store)
+{
+    return store->mode == FW_STORE_APPEND || store->mode == FW_STORE_PREPEND;
+}
+
+/* An older version than is there: it is shown, but as one that should be renewed. */
+static bool store_is_stale(const struct fw_store *store, const struct replaced *replaced)
+{
+    return store->invalidates && replaced->cas != 0 && store->cas < replaced->cas;
+}
+
+static uint32_t store_flags(const struct fw_store *store, const struct replaced *replaced)
+{
+    return store_joins(store) ? replaced->flags : store->flags;
+}
+
+static uint32_t store_expires(const struct fw_store *store, const struct replaced *replaced)
+{
+    bool is_kept = store_joins(store) || store_is_stale(store, replaced);
+    return is_kept ? replaced->expires : store->expires;
+}
+
+static uint8_t store_fields(const struct fw_store *store, const struct replaced *replaced)
+{
+    return fw_fields_needed(store_flags(store, replaced), store_expires(store, replaced),
+                            store->cas_new);
 }
 
 /* The header of an item whose value is in place, and the answer. */
 static void store_finish(const struct fw_cache_local *local, struct fw_item *item,
                          const struct replaced *replaced, struct fw_store *store)
 {
-    bool joins = store->mode == FW_STORE_APPEND || store->mode == FW_STORE_PREPEND;
-    /* An older version than is there: it is shown, but as one that should be renewed. */
-    bool is_stale = store->invalidates && replaced->cas != 0 && store->cas < replaced->cas;
+    bool is_stale = store_is_stale(store, replaced);
     uint8_t kept = FW_ITEM_LOCKED;
     kept |= is_stale ? FW_ITEM_WON : 0;
-    item->flags = joins ? replaced->flags : store->flags;
-    item->expires = joins || is_stale ? replaced->expires : store->expires;
+    fw_item_set_flags(item, store_flags(store, replaced));
+    fw_item_set_expires(item, store_expires(store, replaced));
     item->bits &= (uint8_t) ~(FW_ITEM_STALE | FW_ITEM_WON | FW_ITEM_KEY_BINARY | FW_ITEM_LOCKED);
     item->bits |= (uint8_t)((replaced->bits & kept) | store->bits);
     item->bits |= is_stale ? FW_ITEM_STALE : 0;
     if (store->cas_new != 0) {
-        item->cas = store->cas_new;
+        fw_item_set_cas(item, store->cas_new);
     }
     store->cas_is = fw_operation_cas(local, item);
-    store->length_is = item->value_length;
+    store->length_is = fw_item_length(item);
 }
 
 /* set, add, replace and cas: the value that came is the value. */
@@ -136,7 +166,7 @@ static enum fw_outcome store_whole(struct fw_cache_local *local, const struct fw
 {
     uint32_t length = store_length(store);
     FW_ASSERT((store->body != NULL) == (length > FW_ITEM_INLINE_MAX));
-    if (!fw_table_reserve(local->table, fw_item_size(key->length, length))) {
+    if (!fw_table_reserve(local->table, fw_item_size(key->length, length, FW_ITEM_FIELDS))) {
         return refuse(local, key, store->mode, FW_NO_MEMORY);
     }
     struct fw_hold hold;
@@ -144,12 +174,13 @@ static enum fw_outcome store_whole(struct fw_cache_local *local, const struct fw
     enum fw_outcome outcome = store_decide(local, &hold, store);
     if (outcome == FW_DONE) {
         struct replaced replaced = replaced_make(hold.item);
+        uint8_t fields = store_fields(store, &replaced);
         struct fw_item *item;
         if (store->body == NULL) {
-            item = fw_hold_write(&hold, length, NULL);
+            item = fw_hold_write(&hold, length, fields, NULL);
             memcpy(fw_item_value(item), store->bytes, length);
         } else {
-            item = fw_hold_attach(&hold, store->body);
+            item = fw_hold_attach(&hold, store->body, fields);
             store->body = NULL;
         }
         store_finish(local, item, &replaced, store);
@@ -184,9 +215,9 @@ static struct seen append_look(struct fw_cache_local *local, const struct fw_key
     fw_table_hold(local->table, &hold, key);
     seen.outcome = store_decide(local, &hold, store);
     if (seen.outcome == FW_DONE) {
-        seen.cas = hold.item->cas;
-        seen.length = hold.item->value_length;
-        seen.flags = hold.item->flags;
+        seen.cas = fw_item_cas(hold.item);
+        seen.length = fw_item_length(hold.item);
+        seen.flags = fw_item_flags(hold.item);
         if ((hold.item->bits & FW_ITEM_BODY) != 0) {
             seen.body = fw_body_ref(fw_item_body(hold.item));
         }
@@ -204,20 +235,21 @@ static bool append_place(struct fw_cache_local *local, const struct fw_key *key,
 {
     struct fw_hold hold;
     fw_table_hold(local->table, &hold, key);
-    bool is_same = hold.item != NULL && hold.item->cas == seen->cas &&
+    bool is_same = hold.item != NULL && fw_item_cas(hold.item) == seen->cas &&
                    !fw_locks_refuse(local->cache->locks, &hold, store->client);
     if (is_same) {
         struct replaced replaced = replaced_make(hold.item);
+        uint8_t fields = store_fields(store, &replaced);
         struct fw_item *item;
         if (joined == NULL) {
             struct fw_item *old = hold.item;
-            item = fw_hold_write(&hold, seen->length + store_length(store), &old);
+            item = fw_hold_write(&hold, seen->length + store_length(store), fields, &old);
             join(fw_item_value(item), store, fw_item_value(old), seen->length);
         } else {
             if (seen->body == NULL) {
                 join(joined->bytes, store, fw_item_value(hold.item), seen->length);
             }
-            item = fw_hold_attach(&hold, joined);
+            item = fw_hold_attach(&hold, joined, fields);
         }
         store_finish(local, item, &replaced, store);
     }
@@ -241,7 +273,7 @@ static bool append_try(struct fw_cache_local *local, const struct fw_key *key,
         *outcome = FW_NOT_STORED;
         goto out;
     }
-    if (!fw_table_reserve(local->table, fw_item_size(key->length, length))) {
+    if (!fw_table_reserve(local->table, fw_item_size(key->length, length, FW_ITEM_FIELDS))) {
         *outcome = refuse(local, key, store->mode, FW_NO_MEMORY);
         goto out;
     }
@@ -328,11 +360,11 @@ void fw_operation_touch(struct fw_cache_local *local, struct fw_hold *hold,
 {
     struct fw_metrics_cache *metrics = local->metrics;
     fw_counter_increment(&metrics->cmd_touch);
-    fw_table_hold(local->table, hold, key);
+    fw_table_hold_to_expire(local->table, hold, key);
     if (hold->item != NULL) {
         fw_counter_increment(&metrics->touch_hits);
         fw_hold_access(hold);
-        hold->item->expires = expires;
+        fw_item_set_expires(hold->item, expires);
     } else {
         fw_counter_increment(&metrics->touch_misses);
         fw_operation_miss(local, hold);
@@ -368,7 +400,7 @@ static bool count_apply(struct fw_item *item, struct fw_count *count)
     uint64_t value;
     /* A value in a body is far too long to be a number, and may be on its way to a client. */
     if ((item->bits & FW_ITEM_BODY) != 0 ||
-        !fw_number_u64(fw_item_value(item), item->value_length, &value)) {
+        !fw_number_u64(fw_item_value(item), item->tail_length, &value)) {
         return false;
     }
     if (count->is_down) {
@@ -383,7 +415,13 @@ static bool count_apply(struct fw_item *item, struct fw_count *count)
 static void count_write(struct fw_item *item, const char *digits, size_t length)
 {
     memcpy(fw_item_value(item), digits, length);
-    memset(fw_item_value(item) + length, ' ', item->value_length - length);
+    memset(fw_item_value(item) + length, ' ', item->tail_length - length);
+}
+
+/* What an item that is there must have for it. */
+static uint8_t count_fields(const struct fw_count *count)
+{
+    return fw_fields_needed(0, count->may_touch ? count->touch_expires : 0, count->cas_new);
 }
 
 /*
@@ -397,7 +435,7 @@ static enum fw_outcome count_present(struct fw_cache_local *local, struct fw_hol
     if (fw_locks_refuse(local->cache->locks, hold, count->client)) {
         return FW_IS_LOCKED;
     }
-    if (item->value_length == 0) {
+    if (item->tail_length == 0) {
         return FW_NOT_A_NUMBER;
     }
     if (count->cas != 0 && count->cas != fw_operation_cas(local, item)) {
@@ -409,24 +447,24 @@ static enum fw_outcome count_present(struct fw_cache_local *local, struct fw_hol
     fw_counter_increment(count->is_down ? &local->metrics->decr_hits : &local->metrics->incr_hits);
     char digits[FW_TEXT_DECIMAL_MAX];
     size_t length = fw_text_decimal(digits, count->value);
-    if (length > item->value_length && !has_memory) {
+    bool fits = length <= item->tail_length;
+    if ((!fits || (count_fields(count) & ~item->fields) != 0) && !has_memory) {
         return FW_NO_MEMORY;
     }
-    if (length <= item->value_length) {
-        item->cas = fw_table_next_cas(local->table);
-        item->accessed = local->now;
+    if (fits) {
+        fw_hold_renumber(hold);
     } else {
         struct replaced replaced = replaced_make(item);
         uint8_t kept = FW_ITEM_KEY_BINARY | FW_ITEM_LOCKED;
-        item = fw_hold_write(hold, (uint32_t)length, NULL);
-        item->flags = replaced.flags;
-        item->expires = replaced.expires;
+        item = fw_hold_write(hold, (uint32_t)length, item->fields, NULL);
+        fw_item_set_flags(item, replaced.flags);
+        fw_item_set_expires(item, replaced.expires);
         item->bits |= replaced.bits & kept;
     }
     count_write(item, digits, length);
-    count->expires_was = item->expires;
+    count->expires_was = fw_item_expires(item);
     if (count->may_touch) {
-        item->expires = count->touch_expires;
+        fw_item_set_expires(item, count->touch_expires);
     }
     return FW_DONE;
 }
@@ -444,8 +482,9 @@ static enum fw_outcome count_absent(struct fw_cache_local *local, struct fw_hold
     }
     char digits[FW_TEXT_DECIMAL_MAX];
     size_t length = fw_text_decimal(digits, count->initial);
-    struct fw_item *item = fw_hold_write(hold, (uint32_t)length, NULL);
-    item->expires = count->expires;
+    uint8_t fields = fw_fields_needed(0, count->expires, count->cas_new);
+    struct fw_item *item = fw_hold_write(hold, (uint32_t)length, fields, NULL);
+    fw_item_set_expires(item, count->expires);
     item->bits |= count->bits;
     count->value = count->initial;
     count->is_created = true;
@@ -457,15 +496,14 @@ enum fw_outcome fw_operation_count(struct fw_cache_local *local, const struct fw
                                    struct fw_count *count)
 {
     /* For the longest number: what is not used stays reserved for the next. Most need none. */
-    bool has_memory =
-        fw_table_reserve(local->table, fw_item_size(key->length, FW_TEXT_DECIMAL_MAX));
+    size_t size = fw_item_size(key->length, FW_TEXT_DECIMAL_MAX, FW_ITEM_FIELDS);
     struct fw_hold hold;
-    fw_table_hold(local->table, &hold, key);
+    bool has_memory = fw_table_hold_with(local->table, &hold, key, count_fields(count), size);
     enum fw_outcome outcome = hold.item != NULL ? count_present(local, &hold, count, has_memory)
                                                 : count_absent(local, &hold, count, has_memory);
     if (outcome == FW_DONE) {
         if (count->cas_new != 0) {
-            hold.item->cas = count->cas_new;
+            fw_item_set_cas(hold.item, count->cas_new);
         }
         count->cas_is = fw_operation_cas(local, hold.item);
     }

@@ -98,17 +98,16 @@ void fw_operation_find(struct fw_cache_local *local, struct fw_hold *hold,
 
 /*
  * The same for several keys: what is found is counted in `finds`, and by finds_end() for all of
- * them at once. note_get() comes before it.
+ * them at once. note_get() comes before it. found() is for who holds the key in another way.
  */
 struct fw_finds {
     uint32_t hits;
     uint32_t misses;
 };
 void fw_operation_miss(struct fw_cache_local *local, const struct fw_hold *hold);
-static inline void fw_operation_find_next(struct fw_cache_local *local, struct fw_hold *hold,
-                                          const struct fw_key *key, struct fw_finds *finds)
+static inline void fw_operation_found(struct fw_cache_local *local, struct fw_hold *hold,
+                                      struct fw_finds *finds)
 {
-    fw_table_hold(local->table, hold, key);
     if (FW_LIKELY(hold->item != NULL)) {
         finds->hits++;
         fw_hold_access(hold);
@@ -116,6 +115,12 @@ static inline void fw_operation_find_next(struct fw_cache_local *local, struct f
         finds->misses++;
         fw_operation_miss(local, hold);
     }
+}
+static inline void fw_operation_find_next(struct fw_cache_local *local, struct fw_hold *hold,
+                                          const struct fw_key *key, struct fw_finds *finds)
+{
+    fw_table_hold(local->table, hold, key);
+    fw_operation_found(local, hold, finds);
 }
 static inline void fw_operation_finds_end(struct fw_cache_local *local,
                                           const struct fw_finds *finds)
@@ -166,7 +171,7 @@ enum fw_outcome fw_operation_count(struct fw_cache_local *local, const struct fw
 static inline uint64_t fw_operation_cas(const struct fw_cache_local *local,
                                         const struct fw_item *item)
 {
-    return FW_LIKELY(local->cache->settings.has_cas) ? item->cas : 0;
+    return FW_LIKELY(local->cache->settings.has_cas) ? fw_item_cas(item) : 0;
 }
 
 /*

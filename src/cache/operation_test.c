@@ -57,18 +57,31 @@ static uint64_t set(const char *key_text, const char *value)
     return store.cas_is;
 }
 
-/* A copy of the item's header; false: there is none. */
-static bool look(const char *key_text, struct fw_item *header, char value[static 64])
+/* What is told of an item besides its value. */
+struct seen {
+    uint64_t cas;
+    uint32_t flags;
+    uint32_t expires;
+    uint8_t bits;
+};
+
+/* False: there is none. */
+static bool look(const char *key_text, struct seen *seen, char value[static 64])
 {
     struct fw_key key = key_of(key_text);
     struct fw_hold hold;
     fw_table_hold(local->table, &hold, &key);
     bool is_there = hold.item != NULL;
     if (is_there) {
-        *header = *hold.item;
-        assert_true(hold.item->value_length < 64);
-        memcpy(value, fw_item_value(hold.item), hold.item->value_length);
-        value[hold.item->value_length] = '\0';
+        *seen = (struct seen){
+            .cas = fw_item_cas(hold.item),
+            .flags = fw_item_flags(hold.item),
+            .expires = fw_item_expires(hold.item),
+            .bits = hold.item->bits,
+        };
+        assert_true(hold.item->tail_length < 64);
+        memcpy(value, fw_item_value(hold.item), hold.item->tail_length);
+        value[hold.item->tail_length] = '\0';
     }
     fw_hold_release(&hold);
     return is_there;
@@ -76,7 +89,7 @@ static bool look(const char *key_text, struct fw_item *header, char value[static
 
 static void assert_value(const char *key_text, const char *expected)
 {
-    struct fw_item item = {0};
+    struct seen item = {0};
     char value[64];
     assert_true(look(key_text, &item, value));
     assert_string_equal(value, expected);
@@ -115,7 +128,7 @@ static void test_cas_new(void **state)
     struct fw_store store = {.mode = FW_STORE_SET, .cas_new = 12345};
     assert_int_equal(store_text(&store, "a", "one"), FW_DONE);
     assert_int_equal(store.cas_is, 12345);
-    struct fw_item item = {0};
+    struct seen item = {0};
     char value[64];
     assert_true(look("a", &item, value));
     assert_int_equal(item.cas, 12345);
@@ -125,7 +138,7 @@ static void test_cas_new(void **state)
 static void test_invalidate(void **state)
 {
     (void)state;
-    struct fw_item item = {0};
+    struct seen item = {0};
     char value[64];
     struct fw_store store = {
         .mode = FW_STORE_SET, .cas_new = 100, .expires = 5000, .bits = FW_ITEM_KEY_BINARY};
@@ -155,15 +168,16 @@ static void test_marks_go(void **state)
     (void)state;
     static const char *const values[] = {"same length", "another length"};
     for (size_t i = 0; i < 2; i++) {
-        struct fw_item item = {0};
+        struct seen item = {0};
         char value[64];
-        set("a", "SAME LENGTH");
+        struct fw_store store = {.mode = FW_STORE_SET, .expires = 7777, .flags = 7};
+        assert_int_equal(store_text(&store, "a", "SAME LENGTH"), FW_DONE);
         struct fw_key key = key_of("a");
         struct fw_hold hold;
         fw_table_hold(local->table, &hold, &key);
+        assert_int_equal(fw_item_expires(hold.item), 7777);
+        assert_int_equal(fw_item_flags(hold.item), 7);
         hold.item->bits |= FW_ITEM_STALE | FW_ITEM_WON | FW_ITEM_KEY_BINARY;
-        hold.item->expires = 7777;
-        hold.item->flags = 7;
         fw_hold_release(&hold);
         set("a", values[i]);
         assert_true(look("a", &item, value));
@@ -284,7 +298,7 @@ static void test_no_memory(void **state)
     assert_value("a", "x");
     store.mode = FW_STORE_SET;
     assert_int_equal(fw_operation_store(local, &key, &store), FW_NO_MEMORY);
-    struct fw_item item = {0};
+    struct seen item = {0};
     char text[64];
     assert_false(look("a", &item, text));
     local = &converse->local;
@@ -367,7 +381,7 @@ static void test_append_races(void **state)
     struct fw_key key = key_of("shared");
     struct fw_hold hold;
     fw_table_hold(local->table, &hold, &key);
-    assert_int_equal(hold.item->value_length, 2 * APPENDS * 10);
+    assert_int_equal(fw_item_length(hold.item), 2 * APPENDS * 10);
     fw_hold_release(&hold);
     fw_cache_local_fini(&other);
 }

@@ -12,12 +12,6 @@
 #include "cache/bucket.h"
 #include "cache/table_parts.h"
 
-enum {
-    /* Flushes after which a round of sweeping must have been completed; see fw_table_flush(). */
-    GENERATIONS_MAX = 65000,
-    FLUSH_STEP = 64,
-};
-
 static uint64_t reverse(uint64_t bits)
 {
     bits = (bits >> 1 & UINT64_C(0x5555555555555555)) | (bits & UINT64_C(0x5555555555555555)) << 1;
@@ -103,20 +97,7 @@ static void sweep_entry(struct fw_table_local *local, struct fw_bucket *bucket,
 bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
                     bool raise_ages)
 {
-    struct fw_table *table = local->table;
-    if (*cursor == 0) {
-        local->sweep_generation = atomic_load_explicit(&table->generation, memory_order_acquire);
-    }
     bool is_round = go_round(local, cursor, bucket_count, sweep_entry, &raise_ages);
-    if (is_round) {
-        /* All that a flush before this round had made old is gone. Another may have been faster. */
-        uint64_t swept = atomic_load_explicit(&table->swept, memory_order_relaxed);
-        while (swept < local->sweep_generation &&
-               !atomic_compare_exchange_weak_explicit(&table->swept, &swept,
-                                                      local->sweep_generation, memory_order_release,
-                                                      memory_order_relaxed)) {
-        }
-    }
     fw_local_tend(local);
     return is_round;
 }
@@ -149,20 +130,15 @@ bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return go_round(local, cursor, bucket_count, visit_entry, &visiting);
 }
 
-/*
- * An item has 16 bits of its generation, so one that nobody met while the table went through 65,536
- * of them would be alive again. The sweeper meets all items. If it has not come round for so many
- * flushes, this one does it in its place.
- */
 void fw_table_flush(struct fw_table_local *local)
 {
     struct fw_table *table = local->table;
-    uint64_t generation = atomic_load_explicit(&table->generation, memory_order_relaxed);
-    if (generation - atomic_load_explicit(&table->swept, memory_order_acquire) >= GENERATIONS_MAX) {
-        uint64_t cursor = 0;
-        while (!fw_table_sweep(local, &cursor, FLUSH_STEP, false)) {
-        }
+    /* Adds nothing, but unlike a load sees the last number that was given. */
+    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    /* Relaxed, both: nothing else comes with them. Another flush may have been faster. */
+    uint64_t flushed = atomic_load_explicit(&table->flushed, memory_order_relaxed);
+    while (flushed < number &&
+           !atomic_compare_exchange_weak_explicit(&table->flushed, &flushed, number,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
     }
-    /* Release, for who reads the generation under a bucket's lock. */
-    (void)atomic_fetch_add_explicit(&table->generation, 1, memory_order_release);
 }

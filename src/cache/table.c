@@ -101,7 +101,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     }
     fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
     fw_list_init(&made->locals);
-    atomic_init(&made->cas_next, 1);
+    atomic_init(&made->next, 1);
     *table = made;
     return 0;
 
@@ -222,7 +222,6 @@ void fw_table_totals(struct fw_table *table, struct fw_table_totals *totals)
         .memory_limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed),
         .memory_used = atomic_load_explicit(&table->budget.used, memory_order_relaxed),
         .buckets = fw_buckets_count(&table->buckets),
-        .generation = atomic_load_explicit(&table->generation, memory_order_relaxed),
     };
 }
 
@@ -264,12 +263,6 @@ void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_
         __builtin_prefetch(record, 1);
         __builtin_prefetch(record + FW_CACHE_LINE);
     }
-}
-
-uint64_t fw_table_next_cas(struct fw_table_local *local)
-{
-    /* Relaxed: each is given once, and who is told of one draws a higher one. */
-    return atomic_fetch_add_explicit(&local->table->cas_next, 1, memory_order_relaxed);
 }
 
 /* Memory. */
@@ -380,7 +373,7 @@ static bool reserve_slowly(struct fw_table_local *local, size_t size)
 
 bool fw_table_reserve(struct fw_table_local *local, size_t size)
 {
-    FW_ASSERT(size <= fw_item_size(FW_ITEM_KEY_MAX, FW_ITEM_INLINE_MAX));
+    FW_ASSERT(size <= FW_SEGMENT_SIZE / 4);
     const struct fw_log *log = &local->logs[FW_PROBATION];
     if (FW_LIKELY((size_t)(log->end - log->next) >= size && log->bodies <= local->bodies_max &&
                   local->stash.count > 0)) {
@@ -471,18 +464,20 @@ void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
     fw_bucket_unlock(bucket);
 }
 
+static bool table_has_flushed(const struct fw_table *table, const struct fw_item *item)
+{
+    /* Relaxed: the number stands alone, and who sees it late was a moment earlier. */
+    return fw_item_number(item) < atomic_load_explicit(&table->flushed, memory_order_relaxed);
+}
+
 enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item)
 {
     /* What a client has locked does not expire before it is unlocked. */
-    if (item->expires != 0 && item->expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
+    uint32_t expires = fw_item_expires(item);
+    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
         return FW_ABSENT_EXPIRED;
     }
-    /*
-     * Relaxed: it is read under the lock. Who wrote the item read the generation before it let go
-     * of that lock, so that we do not see an older one.
-     */
-    uint64_t now = atomic_load_explicit(&local->table->generation, memory_order_relaxed);
-    return item->generation == (uint16_t)now ? FW_ABSENT : FW_ABSENT_FLUSHED;
+    return table_has_flushed(local->table, item) ? FW_ABSENT_FLUSHED : FW_ABSENT;
 }
 
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
@@ -492,7 +487,7 @@ void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
     int64_t bytes = (int64_t)size;
     fw_arena_bury(&table->arena, fw_arena_place(&table->arena, item), size);
     if ((item->bits & FW_ITEM_BODY) != 0) {
-        bytes += item->value_length;
+        bytes += fw_item_length(item);
         FW_ASSERT(local->dead_count < FW_DEAD_BODIES_MAX);
         local->dead[local->dead_count++] = fw_item_body(item);
     }
@@ -574,45 +569,74 @@ void fw_hold_release(struct fw_hold *hold)
     }
 }
 
-/* A new record in place of the old one, if there is one, with all but the value. */
-static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length)
+static void fields_clear(struct fw_item *item)
+{
+    if (FW_UNLIKELY(item->fields != 0)) {
+        memset(item->key + item->key_length, 0, fw_fields_size(item->fields));
+    }
+}
+
+/* A record in place of the item's, if there is one. */
+static void hold_place(struct fw_hold *hold, struct fw_item *item)
 {
     struct fw_table_local *local = hold->local;
     struct fw_table *table = local->table;
-    const struct fw_key *key = hold->key;
-    size_t size = fw_item_size(key->length, value_length);
-    struct fw_item *item = fw_log_take(&local->logs[FW_PROBATION], size);
-    /* A key that is written again is in use, and so is one that was missed soon after it went. */
-    bool is_young = hold->item != NULL || fw_ghost_take(&table->ghosts, key->hash);
-    item->cas = fw_table_next_cas(local);
-    item->value_length = value_length;
-    item->expires = 0;
-    item->accessed = local->now;
-    item->flags = 0;
-    /* Relaxed: see fw_local_absence(). */
-    item->generation = (uint16_t)atomic_load_explicit(&table->generation, memory_order_relaxed);
-    item->bits = is_young ? 0 : FW_ITEM_AGE_NEW;
-    item->key_length = (uint8_t)key->length;
-    memcpy(item->key, key->bytes, key->length);
-
     uint64_t place = fw_arena_place(&table->arena, item);
-    uint64_t entry = fw_buckets_entry(&table->buckets, key->hash, place);
+    uint64_t entry = fw_buckets_entry(&table->buckets, hold->key->hash, place);
     if (hold->item != NULL) {
-        fw_local_bury(local, hold->item);
         fw_bucket_entry_set(hold->slot, entry);
     } else {
         hold->slot = fw_bucket_insert(&table->buckets, hold->bucket, entry, &local->stash);
     }
     hold->item = item;
+    local->due++;
+}
+
+/*
+ * The number of a write to what is held. If that was flushed since the hold began, the write was
+ * before the flush: a new number would bring back, as changed, what the flush has taken.
+ */
+static uint64_t hold_number(const struct fw_hold *hold)
+{
+    struct fw_table *table = hold->local->table;
+    uint64_t number = fw_table_next(table);
+    bool is_late = hold->item != NULL && table_has_flushed(table, hold->item);
+    return FW_UNLIKELY(is_late) ? fw_item_number(hold->item) : number;
+}
+
+/* A new record in place of the old one, if there is one, with all but the value. */
+static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, uint8_t fields)
+{
+    struct fw_table_local *local = hold->local;
+    struct fw_table *table = local->table;
+    const struct fw_key *key = hold->key;
+    fields |= table->is_evicting ? 0 : FW_ITEM_EXPIRES; /* See fw_table_hold_to_expire(). */
+    size_t size = fw_item_size(key->length, value_length, fields);
+    struct fw_item *item = fw_log_take(&local->logs[FW_PROBATION], size);
+    /* A key that is written again is in use, and so is one that was missed soon after it went. */
+    bool is_young = hold->item != NULL || fw_ghost_take(&table->ghosts, key->hash);
+    item->bits = is_young ? 0 : FW_ITEM_AGE_NEW;
+    item->fields = fields;
+    item->key_length = (uint8_t)key->length;
+    item->tail_length =
+        (uint16_t)(value_length > FW_ITEM_INLINE_MAX ? sizeof(void *) : value_length);
+    memcpy(item->key, key->bytes, key->length);
+    fields_clear(item);
+    fw_item_set_number(item, hold_number(hold));
+    fw_item_set_accessed(item, local->now);
+    if (hold->item != NULL) {
+        fw_local_bury(local, hold->item);
+    }
+    hold_place(hold, item);
     fw_local_gauge(&local->counts.items, 1);
     fw_local_gauge(&local->counts.bytes, (int64_t)size);
     local->changes++;
-    local->due++;
     fw_local_count(&local->counts.total_items, 1);
     return item;
 }
 
-struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, struct fw_item **old)
+struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, uint8_t fields,
+                              struct fw_item **old)
 {
     FW_ASSERT(value_length <= FW_ITEM_INLINE_MAX);
     struct fw_table_local *local = hold->local;
@@ -620,28 +644,99 @@ struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, struc
     if (old != NULL) {
         *old = item;
     }
-    if (item == NULL || item->value_length != value_length) {
-        return hold_renew(hold, value_length);
+    if (item == NULL || item->tail_length != value_length || (item->bits & FW_ITEM_BODY) != 0 ||
+        (fields & ~item->fields) != 0) {
+        return hold_renew(hold, value_length, fields);
     }
-    item->cas = fw_table_next_cas(local);
-    item->accessed = local->now;
-    item->generation =
-        (uint16_t)atomic_load_explicit(&local->table->generation, memory_order_relaxed);
+    fields_clear(item);
+    fw_item_set_number(item, hold_number(hold));
+    fw_item_set_accessed(item, local->now);
     item->bits &= (uint8_t) ~(FW_ITEM_FETCHED | FW_ITEM_AGE);
     fw_local_count(&local->counts.total_items, 1);
     return item;
 }
 
-struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body)
+struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body, uint8_t fields)
 {
     FW_ASSERT(body->length > FW_ITEM_INLINE_MAX);
     struct fw_table_local *local = hold->local;
-    struct fw_item *item = hold_renew(hold, body->length);
+    struct fw_item *item = hold_renew(hold, body->length, fields);
     item->bits |= FW_ITEM_BODY;
     memcpy(fw_item_value(item), &body, sizeof(void *));
     fw_local_gauge(&local->counts.bytes, body->length);
     local->logs[FW_PROBATION].bodies += body->length;
     return item;
+}
+
+void fw_hold_renumber(struct fw_hold *hold)
+{
+    fw_item_set_number(hold->item, hold_number(hold));
+    fw_item_set_accessed(hold->item, hold->local->now);
+}
+
+/* The same item in a larger record, which was reserved, with fields that are 0. */
+static void hold_widen(struct fw_hold *hold, uint8_t fields)
+{
+    struct fw_table_local *local = hold->local;
+    struct fw_table *table = local->table;
+    struct fw_item *old = hold->item;
+    size_t size_old = fw_item_room(old);
+    uint64_t cas = fw_item_cas(old);
+    fields |= old->fields;
+    size_t size = size_old - fw_fields_size(old->fields) + fw_fields_size(fields);
+    struct fw_log *log = &local->logs[FW_PROBATION];
+    struct fw_item *item = fw_log_take(log, size);
+    memcpy(item, old, sizeof *item + old->key_length);
+    item->fields = fields;
+    fields_clear(item);
+    fw_item_set_expires(item, fw_item_expires(old));
+    if ((fields & FW_ITEM_FLAGS) != 0) {
+        fw_item_set_flags(item, fw_item_flags(old));
+    }
+    if ((fields & FW_ITEM_CAS) != 0) {
+        fw_item_set_cas(item, cas);
+    }
+    memcpy(fw_item_value(item), fw_item_value(old), item->tail_length);
+    log->bodies += (item->bits & FW_ITEM_BODY) != 0 ? fw_item_length(item) : 0;
+    fw_arena_bury(&table->arena, fw_arena_place(&table->arena, old), size_old);
+    hold_place(hold, item);
+    fw_local_gauge(&local->counts.bytes, (int64_t)(size - size_old));
+}
+
+bool fw_table_hold_with(struct fw_table_local *local, struct fw_hold *hold,
+                        const struct fw_key *key, uint8_t fields, size_t size)
+{
+    bool has_memory = size == 0 || fw_table_reserve(local, size);
+    for (;;) {
+        fw_table_hold(local, hold, key);
+        const struct fw_item *item = hold->item;
+        if (item == NULL || (fields & ~item->fields) == 0) {
+            return has_memory;
+        }
+        /* As large as it is, whatever it gets, and what shall be left. */
+        size_t needed = fw_item_room(item) + fw_fields_size(fields) + size;
+        const struct fw_log *log = &local->logs[FW_PROBATION];
+        if ((size_t)(log->end - log->next) >= needed) {
+            hold_widen(hold, fields);
+            return true;
+        }
+        fw_hold_release(hold);
+        /* Without a hold: the item may be another then, and is asked again. */
+        if (!fw_table_reserve(local, needed)) {
+            fw_table_hold(local, hold, key);
+            return false;
+        }
+    }
+}
+
+void fw_table_hold_to_expire(struct fw_table_local *local, struct fw_hold *hold,
+                             const struct fw_key *key)
+{
+    if (!fw_table_hold_with(local, hold, key, FW_ITEM_EXPIRES, 0) && hold->item != NULL &&
+        (hold->item->fields & FW_ITEM_EXPIRES) == 0) {
+        fw_local_count(&local->counts.evictions, 1);
+        fw_hold_remove(hold);
+    }
 }
 
 void fw_hold_remove(struct fw_hold *hold)
@@ -661,7 +756,8 @@ void fw_hold_access(struct fw_hold *hold)
     if (item->bits != bits) {
         item->bits = bits;
     }
-    if (item->accessed != hold->local->now) {
-        item->accessed = hold->local->now;
+    uint32_t now = hold->local->now;
+    if (item->accessed_low != (uint16_t)now || item->accessed_high != (uint8_t)(now >> 16)) {
+        fw_item_set_accessed(item, now);
     }
 }

@@ -9,9 +9,10 @@
  * So every command of every protocol is atomic without knowing how, and whoever must see changes in
  * their order (replication) looks from inside the hold.
  *
- *     if (!fw_table_reserve(local, fw_item_size(key.length, length))) { ... no memory ... }
+ *     size = fw_item_size(key.length, length, fields);
+ *     if (!fw_table_reserve(local, size)) { ... no memory ... }
  *     fw_table_hold(local, &hold, &key);
- *     item = fw_hold_write(&hold, length);       the old record if it fits, else a new one
+ *     item = fw_hold_write(&hold, length, fields); the old record if it fits, else a new one
  *     memcpy(fw_item_value(item), value, length);
  *     fw_hold_release(&hold);
  *
@@ -38,8 +39,8 @@
  * Expiry: lazily, at the hold, which then answers as if nothing was there; and by
  * fw_table_sweep(), which goes round the buckets in small steps, also raises the ages.
  *
- * Flushing: the table has a generation, an item that of the time when it was written; flush raises
- * the table's. A `set` right after flush_all therefore stays.
+ * Flushing: every write has a number, and a flush remembers which is the next; what has a lower one
+ * is gone. A `set` right after flush_all therefore stays.
  *
  * Threads: every thread that uses the table has a struct fw_table_local of its own (a locality's
  * belongs to its turn). Everything below may be called from any such thread at any time.
@@ -126,17 +127,38 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
 void fw_hold_release(struct fw_hold *hold);
 
 /*
+ * The same for who may have to give the item `fields` that it lacks: it has them then, in a new
+ * record if need be, for which memory is taken that was reserved before. After it `size` bytes are
+ * reserved. False: there is no memory; an item that lacked fields may still lack them.
+ */
+FW_MUST_CHECK bool fw_table_hold_with(struct fw_table_local *local, struct fw_hold *hold,
+                                      const struct fw_key *key, uint8_t fields, size_t size);
+
+/*
+ * The same for who will set when the item expires. It cannot fail: where there is no memory to note
+ * when an item expires it is dropped, for it must not stay. A table that does not evict has room
+ * for it in all its items.
+ */
+void fw_table_hold_to_expire(struct fw_table_local *local, struct fw_hold *hold,
+                             const struct fw_key *key);
+
+/*
  * hold->item becomes an item with a value of `value_length` (at most FW_ITEM_INLINE_MAX) for the
- * caller to fill: the old record if the length is right, else a new one from what was reserved.
- * A new item has `cas` of its own, no expiry, no flags, no bits but those of its age; an old one
- * keeps its header, but for `cas`, `accessed`, the generation and FETCHED. The value is undefined
+ * caller to fill, and with `fields`, for the caller to set: the old record if the length is right
+ * and it has the fields, else a new one from what was reserved. A new item has a number of its own
+ * and no bits but those of its age; an old one keeps what it has, but for its number, the time of
+ * access and FETCHED. Fields that were not asked for are 0, or not there. The value is undefined
  * where it was not there before: if the length is the same it still has its old bytes, else the
  * old record, if there was one, can still be read until release (`old`, may be NULL).
  */
-struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, struct fw_item **old);
+struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, uint8_t fields,
+                              struct fw_item **old);
 
 /* The same, with a body, whose reference is taken over. fw_item_size() was reserved. */
-struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body);
+struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body, uint8_t fields);
+
+/* The item, written in place by the caller, gets its next number, which is its CAS. */
+void fw_hold_renumber(struct fw_hold *hold);
 
 /* Takes the item out. hold->item is NULL then. */
 void fw_hold_remove(struct fw_hold *hold);
@@ -148,13 +170,6 @@ void fw_hold_access(struct fw_hold *hold);
 struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length);
 struct fw_body *fw_body_ref(struct fw_body *body);
 void fw_body_unref(struct fw_table_local *local, struct fw_body *body);
-
-/*
- * A number that no item has yet; for those who write items in place. One sequence for all locals,
- * and so one atomic step per write that they share: clients compare numbers of the same key, also
- * across its removal, to learn which is newer, so batches per local would not do.
- */
-uint64_t fw_table_next_cas(struct fw_table_local *local);
 
 /* All items of now are gone. */
 void fw_table_flush(struct fw_table_local *local);
@@ -191,6 +206,5 @@ struct fw_table_totals {
     uint64_t memory_limit;
     uint64_t memory_used; /* Segments in use, bodies, buckets. */
     uint64_t buckets;
-    uint64_t generation;
 };
 void fw_table_totals(struct fw_table *table, struct fw_table_totals *totals);

@@ -78,10 +78,10 @@ static void ours_store(struct fw_table_local *local, const char *bytes, uint32_t
 {
     struct fw_key key = fw_table_key(local, bytes, KEY_LENGTH);
     struct fw_hold hold;
-    bool can = fw_table_reserve(local, fw_item_size(KEY_LENGTH, length));
+    bool can = fw_table_reserve(local, fw_item_size(KEY_LENGTH, length, 0));
     FW_ASSERT(can);
     fw_table_hold(local, &hold, &key);
-    memcpy(fw_item_value(fw_hold_write(&hold, length, NULL)), value, length);
+    memcpy(fw_item_value(fw_hold_write(&hold, length, 0, NULL)), value, length);
     fw_hold_release(&hold);
 }
 
@@ -91,7 +91,7 @@ static void ours_take(struct fw_table_local *local, const struct fw_key *key)
     fw_table_hold(local, &hold, key);
     FW_ASSERT(hold.item != NULL);
     fw_hold_access(&hold);
-    memcpy(reply, fw_item_value(hold.item), hold.item->value_length);
+    memcpy(reply, fw_item_value(hold.item), hold.item->tail_length);
     fw_bench_use((uint64_t)reply[5]);
     fw_hold_release(&hold);
 }

@@ -45,9 +45,8 @@ struct fw_table {
     struct fw_bodies bodies;
     struct fw_budget budget;
 
-    alignas(FW_CACHE_LINE) _Atomic uint64_t generation; /* Items have the lowest 16 bits. */
-    _Atomic uint64_t swept; /* No item is of a generation before this. */
-    alignas(FW_CACHE_LINE) _Atomic uint64_t cas_next;
+    alignas(FW_CACHE_LINE) _Atomic uint64_t flushed; /* Items with a lower number are gone. */
+    alignas(FW_CACHE_LINE) _Atomic uint64_t next;    /* The next number. */
     _Atomic int64_t items; /* As far as locals have told; for the size of the table. */
 
     struct fw_mutex lock; /* FW_RANK_TABLE_LOCALS. Guards the list and what is retired. */
@@ -82,10 +81,9 @@ struct fw_table_local {
     uint32_t dead_count;
     struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
     struct fw_cleaning cleaning;
-    uint64_t bodies_max; /* Then a log is sealed, or too much would be where nobody can drop it. */
-    uint64_t sweep_generation; /* The table's when the sweep under way began. */
-    struct fw_mutex held;      /* Stands for the lock of a bucket in the lock order. */
-    struct fw_list_link link;  /* In table->locals. */
+    uint64_t bodies_max;  /* Then a log is sealed, or too much would be where nobody can drop it. */
+    struct fw_mutex held; /* Stands for the lock of a bucket in the lock order. */
+    struct fw_list_link link; /* In table->locals. */
     alignas(FW_CACHE_LINE) struct fw_table_counts counts;
 };
 
@@ -102,9 +100,15 @@ static inline void fw_local_gauge(_Atomic int64_t *gauge, int64_t amount)
                           memory_order_relaxed);
 }
 
-static inline size_t fw_item_room(const struct fw_item *item)
+/*
+ * A number that nothing has yet. One sequence for all locals, and so one atomic step per write that
+ * they share: clients compare numbers of the same key, also across its removal, to learn which is
+ * newer, so batches per local would not do.
+ */
+static inline uint64_t fw_table_next(struct fw_table *table)
 {
-    return fw_item_size(item->key_length, item->value_length);
+    /* Relaxed: each is given once, and who is told of one draws a higher one. */
+    return atomic_fetch_add_explicit(&table->next, 1, memory_order_relaxed);
 }
 
 static inline struct fw_item *fw_local_item(const struct fw_table_local *local, uint64_t entry)

@@ -72,25 +72,28 @@ static void test_write(void **state)
     struct fw_table_local *local = world.local;
     struct fw_key key = fw_table_key(local, "apple", 5);
     struct fw_hold hold;
-    assert_true(fw_table_reserve(local, fw_item_size(5, 10)));
+    assert_true(fw_table_reserve(local, fw_item_size(5, 10, FW_ITEM_FIELDS)));
     fw_table_hold(local, &hold, &key);
     assert_null(hold.item);
     assert_int_equal(hold.absence, FW_ABSENT);
     struct fw_item *old = (void *)&hold;
-    struct fw_item *item = fw_hold_write(&hold, 10, &old);
+    uint8_t fields = FW_ITEM_EXPIRES | FW_ITEM_FLAGS;
+    struct fw_item *item = fw_hold_write(&hold, 10, fields, &old);
     assert_null(old);
     assert_ptr_equal(hold.item, item);
-    assert_int_equal(item->value_length, 10);
+    assert_int_equal(fw_item_length(item), 10);
     assert_int_equal(item->key_length, 5);
     assert_memory_equal(item->key, "apple", 5);
-    assert_int_equal(item->expires, 0);
-    assert_int_equal(item->flags, 0);
+    assert_int_equal(fw_item_expires(item), 0);
+    assert_int_equal(fw_item_flags(item), 0);
     assert_int_equal(item->bits, FW_ITEM_AGE_NEW);
-    assert_int_equal(item->accessed, 100);
+    assert_int_equal(fw_item_idle(item, 100), 0);
+    assert_int_equal(fw_item_idle(item, 99), 0); /* A clock that is behind. */
+    assert_int_equal(fw_item_idle(item, 1000100), 1000000);
     memcpy(fw_item_value(item), "0123456789", 10);
-    item->flags = 77;
-    item->expires = 500;
-    uint64_t cas = item->cas;
+    fw_item_set_flags(item, 77);
+    fw_item_set_expires(item, 500);
+    uint64_t cas = fw_item_cas(item);
     fw_hold_release(&hold);
 
     /* Read: marks, and writes only what changes. */
@@ -98,8 +101,11 @@ static void test_write(void **state)
     fw_table_hold(local, &hold, &key);
     fw_hold_access(&hold);
     assert_int_equal(hold.item->bits, FW_ITEM_FETCHED);
-    assert_int_equal(hold.item->accessed, 101);
-    assert_int_equal(hold.item->cas, cas);
+    assert_int_equal(fw_item_idle(hold.item, 110), 9);
+    assert_int_equal(fw_item_cas(hold.item), cas);
+    assert_int_equal(fw_item_flags(hold.item), 77);
+    assert_int_equal(fw_item_expires(hold.item), 500);
+    assert_memory_equal(fw_item_value(hold.item), "0123456789", 10);
     hold.item->bits |= FW_ITEM_STALE;
     fw_hold_access(&hold);
     assert_int_equal(hold.item->bits, FW_ITEM_FETCHED | FW_ITEM_STALE);
@@ -115,51 +121,66 @@ static void test_rewrite(void **state)
     struct fw_table_local *local = world.local;
     struct fw_key key = fw_table_key(local, "apple", 5);
     struct fw_hold hold;
-    assert_true(fw_table_reserve(local, fw_item_size(5, 10)));
+    assert_true(fw_table_reserve(local, fw_item_size(5, 10, FW_ITEM_FIELDS)));
     fw_table_hold(local, &hold, &key);
     struct fw_item *old;
-    struct fw_item *item = fw_hold_write(&hold, 10, &old);
+    struct fw_item *item = fw_hold_write(&hold, 10, FW_ITEM_EXPIRES | FW_ITEM_FLAGS, &old);
     memcpy(fw_item_value(item), "0123456789", 10);
-    item->flags = 77;
-    item->expires = 500;
+    fw_item_set_flags(item, 77);
+    fw_item_set_expires(item, 500);
     item->bits |= FW_ITEM_STALE | FW_ITEM_FETCHED;
-    uint64_t cas = item->cas;
+    uint64_t cas = fw_item_cas(item);
     fw_hold_release(&hold);
 
-    /* The same length: in place, header kept but for what table.h says. */
+    /* The same length and no other fields: in place, kept but for what table.h says. */
     fw_table_local_set_now(local, 102);
-    assert_true(fw_table_reserve(local, fw_item_size(5, 10)));
+    assert_true(fw_table_reserve(local, fw_item_size(5, 10, FW_ITEM_FIELDS)));
     fw_table_hold(local, &hold, &key);
     struct fw_item *before = hold.item;
-    item = fw_hold_write(&hold, 10, &old);
+    item = fw_hold_write(&hold, 10, FW_ITEM_EXPIRES, &old);
     assert_ptr_equal(item, before);
     assert_ptr_equal(old, before);
     assert_memory_equal(fw_item_value(item), "0123456789", 10);
-    assert_int_equal(item->flags, 77);
-    assert_int_equal(item->expires, 500);
-    assert_int_equal(item->accessed, 102);
+    assert_int_equal(fw_item_flags(item), 0);
+    assert_int_equal(fw_item_expires(item), 0);
+    assert_int_equal(fw_item_idle(item, 105), 3);
     assert_int_equal(item->bits, FW_ITEM_STALE);
-    assert_true(item->cas > cas);
-    cas = item->cas;
+    assert_true(fw_item_cas(item) > cas);
+    cas = fw_item_cas(item);
+    fw_hold_release(&hold);
+
+    /* A field that it lacks: a new record. */
+    assert_true(fw_table_reserve(local, fw_item_size(5, 10, FW_ITEM_FIELDS)));
+    fw_table_hold(local, &hold, &key);
+    item = fw_hold_write(&hold, 10, FW_ITEM_CAS, &old);
+    assert_ptr_equal(old, before);
+    assert_ptr_not_equal(item, before);
+    assert_true(fw_item_cas(item) > cas); /* Its number, until it is set. */
+    cas = fw_item_cas(item);
+    fw_item_set_cas(item, 5);
+    assert_int_equal(fw_item_cas(item), 5);
+    assert_int_equal(fw_item_number(item), cas);
+    memcpy(fw_item_value(item), "0123456789", 10);
+    before = item;
     fw_hold_release(&hold);
 
     /* Another length: a new record, and the old one can be read until the release. */
-    assert_true(fw_table_reserve(local, fw_item_size(5, 12)));
+    assert_true(fw_table_reserve(local, fw_item_size(5, 12, 0)));
     fw_table_hold(local, &hold, &key);
-    item = fw_hold_write(&hold, 12, &old);
+    item = fw_hold_write(&hold, 12, 0, &old);
     assert_ptr_equal(old, before);
     assert_ptr_not_equal(item, before);
     assert_memory_equal(fw_item_value(old), "0123456789", 10);
-    assert_int_equal(item->flags, 0);
-    assert_int_equal(item->expires, 0);
+    assert_int_equal(fw_item_flags(item), 0);
+    assert_int_equal(fw_item_expires(item), 0);
     assert_int_equal(item->bits, 0); /* Its key is in use. */
-    assert_true(item->cas > cas);
+    assert_true(fw_item_cas(item) > cas);
     fw_hold_release(&hold);
 
     struct fw_table_totals totals = totals_of(&world);
     assert_int_equal(totals.items, 1);
-    assert_int_equal(totals.total_items, 3);
-    assert_int_equal(totals.bytes, fw_item_size(5, 12));
+    assert_int_equal(totals.total_items, 4);
+    assert_int_equal(totals.bytes, fw_item_size(5, 12, 0));
 
     fw_table_hold(local, &hold, &key);
     fw_hold_remove(&hold);
@@ -200,33 +221,102 @@ static void test_absence(void **state)
     assert_true(table_look(local, 4, false).is_there);
     assert_true(table_put(local, 4, 20, 2, 0)); /* In place. */
     fw_table_flush(local);
-    assert_int_equal(totals_of(&world).generation, 2);
     assert_int_equal(table_look(local, 4, false).absence, FW_ABSENT_FLUSHED);
     world_end(&world);
 }
 
-/* More flushes than an item's generation can tell apart, without a sweep. */
-static void test_flush_wraps(void **state)
+/* Whatever is stored while a flush comes: before it, and gone, or after it, and there. */
+static void test_flush_in_hold(void **state)
 {
     (void)state;
     struct world world = world_make(8 * MIB, true);
-    assert_true(table_put(world.local, 1, 20, 1, 0));
-    for (int i = 0; i < 65536; i++) {
-        fw_table_flush(world.local);
-    }
-    assert_false(table_look(world.local, 1, false).is_there);
-    assert_int_equal(totals_of(&world).reclaimed, 1);
-
-    /* One that is younger than the last full sweep is flushed too. */
-    assert_true(table_put(world.local, 2, 20, 1, 0));
-    for (int i = 0; i < 65536; i++) {
-        fw_table_flush(world.local);
-        uint64_t cursor = 0;
-        if (i % 1000 == 0) {
-            (void)fw_table_sweep(world.local, &cursor, 1, false); /* Never comes round. */
+    struct fw_table_local *other;
+    assert_int_equal(fw_table_local_create(&other, world.table), 0);
+    for (int way = 0; way < 3; way++) {
+        assert_true(table_put(world.local, 1, 20, 1, 0));
+        struct key_text text = key_text(1);
+        struct fw_key key = key_of(world.local, &text);
+        struct fw_hold hold;
+        assert_true(fw_table_reserve(world.local, fw_item_size(key.length, 30, 0)));
+        fw_table_hold(world.local, &hold, &key);
+        assert_non_null(hold.item);
+        fw_table_flush(other);
+        if (way == 0) {
+            fw_hold_renumber(&hold);
+        } else {
+            (void)fw_hold_write(&hold, way == 1 ? 20 : 30, 0, NULL);
         }
+        fw_hold_release(&hold);
+        assert_int_equal(table_look(world.local, 1, false).absence, FW_ABSENT_FLUSHED);
+        /* What was not there came after it. */
+        fw_table_hold(world.local, &hold, &key);
+        assert_null(hold.item);
+        fw_table_flush(other);
+        memset(fw_item_value(fw_hold_write(&hold, 20, 0, NULL)), 0, 20);
+        fw_hold_release(&hold);
+        assert_true(table_look(world.local, 1, false).is_there);
     }
-    assert_false(table_look(world.local, 2, false).is_there);
+    fw_table_local_destroy(other);
+    world_end(&world);
+}
+
+/* Who needs fields that an item lacks finds it with them, and all else as it was. */
+static void test_hold_with(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    struct fw_table_local *local = world.local;
+    for (uint64_t i = 0; i < 2000; i++) { /* Also where the segment has no room left. */
+        uint32_t length = i % 100 == 7 ? 9000 : 8 + (uint32_t)(i * 37 % 3000);
+        assert_true(table_put(local, i, length, i, 0));
+        struct table_found before = table_look(local, i, true);
+        uint64_t bytes = totals_of(&world).bytes;
+        struct key_text text = key_text(i);
+        struct fw_key key = key_of(local, &text);
+        struct fw_hold hold;
+        fw_table_hold_to_expire(local, &hold, &key);
+        fw_item_set_expires(hold.item, 500);
+        fw_hold_release(&hold);
+        assert_int_equal(totals_of(&world).bytes, bytes + 4);
+        assert_true(fw_table_hold_with(local, &hold, &key, FW_ITEM_FLAGS | FW_ITEM_CAS, 1000));
+        assert_int_equal(fw_item_expires(hold.item), 500);
+        assert_int_equal(fw_item_flags(hold.item), 0);
+        assert_int_equal(hold.item->fields, FW_ITEM_FIELDS);
+        assert_true((size_t)(local->logs[FW_PROBATION].end - local->logs[FW_PROBATION].next) >=
+                    1000);
+        fw_item_set_flags(hold.item, 9);
+        fw_hold_release(&hold);
+        assert_int_equal(totals_of(&world).bytes, bytes + 16);
+        fw_table_hold_to_expire(local, &hold, &key); /* It has the field: nothing changes. */
+        assert_int_equal(fw_item_expires(hold.item), 500);
+        assert_int_equal(fw_item_flags(hold.item), 9);
+        fw_hold_release(&hold);
+        struct table_found found = table_look(local, i, false);
+        assert_true(found.is_whole);
+        assert_int_equal(found.cas, before.cas);
+        assert_int_equal(found.bits, before.bits);
+        assert_int_equal(found.length, before.length);
+    }
+    world_end(&world);
+
+    /* A table that does not evict has the room from the start, and an absent key is no trouble. */
+    world = world_make(MIB, false);
+    uint64_t count = 0;
+    while (table_put(world.local, count, 100, count, 0)) {
+        count++;
+    }
+    for (uint64_t i = 0; i <= count; i++) {
+        struct key_text text = key_text(i);
+        struct fw_key key = key_of(world.local, &text);
+        struct fw_hold hold;
+        fw_table_hold_to_expire(world.local, &hold, &key);
+        assert_true((hold.item != NULL) == (i < count));
+        if (hold.item != NULL) {
+            fw_item_set_expires(hold.item, 200);
+        }
+        fw_hold_release(&hold);
+    }
+    assert_int_equal(totals_of(&world).evictions, 0);
     world_end(&world);
 }
 
@@ -251,7 +341,7 @@ static void test_body(void **state)
     uint64_t used = totals_of(&world).memory_used;
     assert_true(table_put(local, 5, 30, 10, 0)); /* Small now. */
     assert_true(value_is_whole(body->bytes, body->length, 5));
-    assert_int_equal(totals_of(&world).bytes, fw_item_size(text.length, 30));
+    assert_int_equal(totals_of(&world).bytes, fw_item_size(text.length, 30, 0));
     assert_int_equal(totals_of(&world).memory_used, used); /* Who has a reference has it charged. */
     fw_body_unref(local, body);
 
@@ -657,6 +747,7 @@ struct remembered {
     uint32_t expires;
     uint64_t stamp;
     uint64_t cas;
+    uint64_t room; /* Of its record. */
 };
 
 struct model {
@@ -692,6 +783,11 @@ static void model_look(struct model *model, uint64_t number)
             assert_int_equal(found.cas, key->cas);
         }
         key->cas = found.cas;
+        key->room = found.room;
+        uint8_t fields = fw_fields_needed(0, key->expires, 0);
+        size_t text_length = key_text(number).length;
+        assert_true(key->room >= fw_item_size(text_length, key->length, fields));
+        assert_true(key->room <= fw_item_size(text_length, key->length, FW_ITEM_EXPIRES));
     } else {
         assert_true(!is_alive || model->is_evicting);
         key->is_there = false;
@@ -776,7 +872,7 @@ static void model_run(struct model *model, uint64_t seed)
     for (uint64_t i = 0; i < MODEL_KEYS; i++) {
         struct remembered *key = &model->keys[i];
         items += key->is_there ? 1 : 0;
-        bytes += !key->is_there ? 0 : fw_item_size(key_text(i).length, key->length);
+        bytes += !key->is_there ? 0 : key->room;
         bytes += key->is_there && key->length > FW_ITEM_INLINE_MAX ? key->length : 0;
     }
     struct fw_table_totals totals = totals_of(&model->world);
@@ -803,16 +899,16 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),      cmocka_unit_test(test_write),
-        cmocka_unit_test(test_rewrite),     cmocka_unit_test(test_absence),
-        cmocka_unit_test(test_flush_wraps), cmocka_unit_test(test_body),
-        cmocka_unit_test(test_body_sizes),  cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_sweep),       cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_evicts),      cmocka_unit_test(test_all_hot),
-        cmocka_unit_test(test_shift),       cmocka_unit_test(test_limit_moves),
-        cmocka_unit_test(test_collapse),    cmocka_unit_test(test_locals),
-        cmocka_unit_test(test_main_queue),  cmocka_unit_test(test_model),
-        cmocka_unit_test(test_cas_rises),
+        cmocka_unit_test(test_config),        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_rewrite),       cmocka_unit_test(test_absence),
+        cmocka_unit_test(test_flush_in_hold), cmocka_unit_test(test_hold_with),
+        cmocka_unit_test(test_body),          cmocka_unit_test(test_body_sizes),
+        cmocka_unit_test(test_growth),        cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_evicts),
+        cmocka_unit_test(test_all_hot),       cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_limit_moves),   cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_locals),        cmocka_unit_test(test_main_queue),
+        cmocka_unit_test(test_model),         cmocka_unit_test(test_cas_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void visit_check(struct fw_item *item, void *context)
     char text[FW_ITEM_KEY_MAX + 1] = "";
     memcpy(text, item->key, item->key_length);
     uint64_t number = strtoul(text, NULL, 10);
-    if (!value_is_whole(fw_item_bytes(item), item->value_length, number)) {
+    if (!value_is_whole(fw_item_bytes(item), fw_item_length(item), number)) {
         atomic_fetch_add(&bad, 1);
     }
 }
@@ -140,8 +140,8 @@ static void final_visit(struct fw_item *item, void *context)
     struct fw_table_totals *sum = context;
     visit_check(item, NULL);
     sum->items++;
-    sum->bytes += fw_item_size(item->key_length, item->value_length);
-    sum->bytes += (item->bits & FW_ITEM_BODY) != 0 ? item->value_length : 0;
+    sum->bytes += fw_item_room(item);
+    sum->bytes += (item->bits & FW_ITEM_BODY) != 0 ? fw_item_length(item) : 0;
 }
 
 /* After all have gone, a walk finds exactly what the counts say. */
@@ -224,13 +224,13 @@ static void counter_run(void *argument)
         struct key_text text = key_text(i % COUNTERS);
         struct fw_key key = key_of(local, &text);
         struct fw_hold hold;
-        if (!fw_table_reserve(local, fw_item_size(key.length, 64))) {
+        if (!fw_table_reserve(local, fw_item_size(key.length, 64, 0))) {
             atomic_fetch_add(&bad, 1);
         }
         fw_table_hold(local, &hold, &key);
         uint64_t value = hold.item == NULL ? 0 : value_stamp(fw_item_value(hold.item));
-        struct fw_item *item = fw_hold_write(&hold, value % 3 == 0 ? 16 : 24, NULL);
-        value_fill(fw_item_value(item), item->value_length, i % COUNTERS, value + 1);
+        struct fw_item *item = fw_hold_write(&hold, value % 3 == 0 ? 16 : 24, 0, NULL);
+        value_fill(fw_item_value(item), item->tail_length, i % COUNTERS, value + 1);
         fw_hold_release(&hold);
     }
     fw_table_local_destroy(local);

@@ -68,25 +68,28 @@ static void append_meta(struct fw_text *text, const struct dump *dump, const str
     fw_text_append_string(text, "key=");
     append_encoded(text, item->key, item->key_length);
     fw_text_append_string(text, " exp=");
-    fw_text_append_signed(text, item->expires == 0 ? -1 : wall_time(cache, item->expires));
+    uint32_t expires = fw_item_expires(item);
+    fw_text_append_signed(text, expires == 0 ? -1 : wall_time(cache, expires));
     fw_text_append_string(text, " la=");
-    fw_text_append_signed(text, wall_time(cache, item->accessed));
+    uint32_t now = dump->local->now;
+    fw_text_append_signed(text, wall_time(cache, now - fw_item_idle(item, now)));
     fw_text_append_string(text, " cas=");
     fw_text_append_unsigned(text, fw_operation_cas(dump->local, item));
     fw_text_append_string(text, " fetch=");
     fw_text_append_string(text, (item->bits & FW_ITEM_FETCHED) != 0 ? "yes" : "no");
     fw_text_printf(text, " cls=%d size=", FW_STATS_CLASS);
-    fw_text_append_unsigned(text, fw_item_size(item->key_length, item->value_length));
+    fw_text_append_unsigned(text, fw_item_room(item));
     fw_text_append_string(text, "\n");
 }
 
 static void append_item(struct fw_text *text, const struct dump *dump, const struct fw_item *item)
 {
-    int64_t expires = item->expires == 0 ? 0 : wall_time(dump->local->cache, item->expires);
+    uint32_t at = fw_item_expires(item);
+    int64_t expires = at == 0 ? 0 : wall_time(dump->local->cache, at);
     fw_text_append_string(text, "ITEM ");
     fw_text_append(text, item->key, item->key_length);
     fw_text_append_string(text, " [");
-    fw_text_append_unsigned(text, item->value_length);
+    fw_text_append_unsigned(text, fw_item_length(item));
     fw_text_append_string(text, " b; ");
     fw_text_append_signed(text, expires);
     fw_text_append_string(text, " s]\r\n");

@@ -87,16 +87,16 @@ static inline void put_item(struct fw_cache_local *local, struct fw_item *item, 
     to = put_bytes(to, "VALUE ", 6);
     to = put_bytes(to, item->key, item->key_length);
     *to++ = ' ';
-    to = put_number(to, item->flags);
+    to = put_number(to, fw_item_flags(item));
     *to++ = ' ';
-    to = put_number(to, item->value_length);
+    to = put_number(to, fw_item_length(item));
     if ((form & FORM_CAS) != 0) {
         *to++ = ' ';
         to = put_number(to, fw_operation_cas(local, item));
     }
     to = put_bytes(to, "\r\n", 2);
     if (FW_LIKELY((item->bits & FW_ITEM_BODY) == 0)) {
-        to = put_bytes(to, fw_item_value(item), item->value_length);
+        to = put_bytes(to, fw_item_value(item), item->tail_length);
         to = put_bytes(to, "\r\n", 2);
         fw_reply_advance(reply, to);
     } else {

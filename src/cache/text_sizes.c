@@ -41,9 +41,9 @@ static uint64_t count_size(size_t index)
 static void sizes_visit(struct fw_item *item, void *context)
 {
     struct sizes *sizes = context;
-    uint64_t size = fw_item_size(item->key_length, item->value_length);
+    uint64_t size = fw_item_room(item);
     if ((item->bits & FW_ITEM_BODY) != 0) {
-        size += sizeof(struct fw_body) + item->value_length;
+        size += sizeof(struct fw_body) + fw_item_length(item);
     }
     sizes->counts[count_index(size)]++;
 }

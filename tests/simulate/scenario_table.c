@@ -51,7 +51,7 @@ static void book_check(struct fw_item *item, uint64_t number)
     SIM_EXPECT(world.is_there[number]);
     const char *bytes = fw_item_bytes(item);
     SIM_EXPECT(value_stamp(bytes) == world.stamp[number]);
-    SIM_EXPECT(value_is_whole(bytes, item->value_length, number));
+    SIM_EXPECT(value_is_whole(bytes, fw_item_length(item), number));
 }
 
 /* A value of another length each time, or of the same: then it is written in place. */
@@ -61,14 +61,14 @@ static void store(struct fw_table_local *local, uint64_t number)
     struct fw_key key = key_of(local, &text);
     uint32_t length = (uint32_t)sim_between(8, world.length_max);
     length = sim_chance(3) ? 64 : length;
-    if (!fw_table_reserve(local, fw_item_size(key.length, length))) {
+    if (!fw_table_reserve(local, fw_item_size(key.length, length, 0))) {
         SIM_EXPECT(!world.is_evicting);
         return;
     }
     struct fw_hold hold;
     fw_table_hold(local, &hold, &key);
     book_check(hold.item, number);
-    struct fw_item *item = fw_hold_write(&hold, length, NULL);
+    struct fw_item *item = fw_hold_write(&hold, length, 0, NULL);
     world.stamp[number] = ++world.stamp_next;
     world.is_there[number] = true;
     value_fill(fw_item_value(item), length, number, world.stamp_next);

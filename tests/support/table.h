@@ -83,7 +83,7 @@ static inline bool table_put(struct fw_table_local *local, uint64_t number, uint
         }
         value_fill(body->bytes, length, number, stamp);
     }
-    if (!fw_table_reserve(local, fw_item_size(key.length, length))) {
+    if (!fw_table_reserve(local, fw_item_size(key.length, length, FW_ITEM_FIELDS))) {
         if (body != NULL) {
             fw_body_unref(local, body);
         }
@@ -91,9 +91,10 @@ static inline bool table_put(struct fw_table_local *local, uint64_t number, uint
     }
     struct fw_hold hold;
     fw_table_hold(local, &hold, &key);
-    struct fw_item *item =
-        body != NULL ? fw_hold_attach(&hold, body) : fw_hold_write(&hold, length, NULL);
-    item->expires = expires;
+    uint8_t fields = fw_fields_needed(0, expires, 0);
+    struct fw_item *item = body != NULL ? fw_hold_attach(&hold, body, fields)
+                                        : fw_hold_write(&hold, length, fields, NULL);
+    fw_item_set_expires(item, expires);
     if (body == NULL) {
         value_fill(fw_item_value(item), length, number, stamp);
     }
@@ -108,6 +109,7 @@ struct table_found {
     uint32_t length;
     uint64_t stamp;
     uint64_t cas;
+    uint64_t room; /* Of its record. */
     uint8_t bits;
 };
 
@@ -125,11 +127,12 @@ static inline struct table_found table_look(struct fw_table_local *local, uint64
         if (is_access) {
             fw_hold_access(&hold);
         }
-        found.length = item->value_length;
-        found.cas = item->cas;
+        found.length = fw_item_length(item);
+        found.cas = fw_item_cas(item);
+        found.room = fw_item_room(item);
         found.bits = item->bits;
         found.stamp = value_stamp(fw_item_bytes(item));
-        found.is_whole = value_is_whole(fw_item_bytes(item), item->value_length, number);
+        found.is_whole = value_is_whole(fw_item_bytes(item), fw_item_length(item), number);
     }
     fw_hold_release(&hold);
     return found;
