@@ -187,7 +187,7 @@ bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
 
 /*
  * Makes one huge page, 2 MiB, of memory that is in use; a get is a third cheaper there. True: there
- * may be more to do. Takes up to a millisecond, for which others may wait: it is for the sweeper's
+ * may be more to do. Takes some milliseconds, for which others may wait: it is for the sweeper's
  * thread, now and then, and for no locality.
  */
 bool fw_table_collapse(struct fw_table *table);

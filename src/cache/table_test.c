@@ -320,6 +320,24 @@ static void test_hold_with(void **state)
     world_end(&world);
 }
 
+/* A field that an item has is kept when it gets another. */
+static void test_fields_are_kept(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    struct fw_table_local *local = world.local;
+    struct fw_key key = fw_table_key(local, "flags", 5);
+    struct fw_hold hold;
+    assert_true(fw_table_reserve(local, fw_item_size(5, 8, FW_ITEM_FIELDS)));
+    fw_table_hold(local, &hold, &key);
+    fw_item_set_flags(fw_hold_write(&hold, 8, FW_ITEM_FLAGS, NULL), 33);
+    fw_hold_release(&hold);
+    fw_table_hold_to_expire(local, &hold, &key);
+    assert_int_equal(fw_item_flags(hold.item), 33);
+    fw_hold_release(&hold);
+    world_end(&world);
+}
+
 static void test_body(void **state)
 {
     (void)state;
@@ -899,16 +917,17 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),        cmocka_unit_test(test_write),
-        cmocka_unit_test(test_rewrite),       cmocka_unit_test(test_absence),
-        cmocka_unit_test(test_flush_in_hold), cmocka_unit_test(test_hold_with),
-        cmocka_unit_test(test_body),          cmocka_unit_test(test_body_sizes),
-        cmocka_unit_test(test_growth),        cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_evicts),
-        cmocka_unit_test(test_all_hot),       cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_limit_moves),   cmocka_unit_test(test_collapse),
-        cmocka_unit_test(test_locals),        cmocka_unit_test(test_main_queue),
-        cmocka_unit_test(test_model),         cmocka_unit_test(test_cas_rises),
+        cmocka_unit_test(test_config),          cmocka_unit_test(test_write),
+        cmocka_unit_test(test_rewrite),         cmocka_unit_test(test_absence),
+        cmocka_unit_test(test_flush_in_hold),   cmocka_unit_test(test_hold_with),
+        cmocka_unit_test(test_fields_are_kept), cmocka_unit_test(test_body),
+        cmocka_unit_test(test_body_sizes),      cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_sweep),           cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_evicts),          cmocka_unit_test(test_all_hot),
+        cmocka_unit_test(test_shift),           cmocka_unit_test(test_limit_moves),
+        cmocka_unit_test(test_collapse),        cmocka_unit_test(test_locals),
+        cmocka_unit_test(test_main_queue),      cmocka_unit_test(test_model),
+        cmocka_unit_test(test_cas_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
