@@ -16,31 +16,35 @@
 
 #include "base/base.h"
 #include "bench/arguments.h"
+#include "bench/hits/inside.h"
 #include "bench/hits/policy.h"
 #include "bench/hits/replay.h"
 #include "bench/hits/trace.h"
 
-enum { FW_HITS_OVERHEAD = 40, EXIT_USAGE = 2 };
+enum { FW_HITS_OVERHEAD = 40 };
+#define MIB (UINT64_C(1) << 20)
 
 struct settings {
     const char *host, *port, *trace, *file;
-    uint64_t objects, requests, memory, seed;
-    bool list, footprint;
+    uint64_t objects, requests, memory, percent, seed;
+    bool list, inside, policies;
 };
 
 static void settings_parse(int argc, char **argv, struct settings *settings)
 {
     const struct fw_argument table[] = {
         {.name = "host", .help = "name or address of the server", .text = &settings->host},
-        {.name = "port", .help = "its TCP port; 0: simulate only", .text = &settings->port},
+        {.name = "port", .help = "its TCP port; 0: to none", .text = &settings->port},
         {.name = "trace", .help = "a synthetic one, by name", .text = &settings->trace},
         {.name = "file", .help = "or a text: key, bytes, seconds", .text = &settings->file},
         {"objects", "of a synthetic trace", &settings->objects, 100, 100000000, NULL, NULL},
         {"requests", "of a synthetic trace", &settings->requests, 100, 1000000000, NULL, NULL},
         {"memory", "bytes, the server's limit", &settings->memory, 1, UINT64_MAX, NULL, NULL},
+        {"percent", "of the footprint, in place of memory", &settings->percent, 0, 100, NULL, NULL},
         {"seed", "of a synthetic trace", &settings->seed, 0, UINT64_MAX, NULL, NULL},
         {.name = "list", .help = "names the synthetic traces", .flag = &settings->list},
-        {.name = "footprint", .help = "only tells the trace's", .flag = &settings->footprint},
+        {.name = "inside", .help = "replay to a table in here", .flag = &settings->inside},
+        {.name = "policies", .help = "simulate those", .flag = &settings->policies},
     };
     fw_arguments_parse(argc, argv, table, FW_ARRAY_LENGTH(table));
 }
@@ -93,20 +97,28 @@ int main(int argc, char **argv)
         fw_trace_make(&trace, name, settings.objects, settings.requests, settings.seed);
     }
     uint64_t footprint = fw_trace_footprint(&trace, FW_HITS_OVERHEAD);
-    (void)printf("{\"trace\": \"%s\", \"objects\": %zu, \"requests\": %zu, \"footprint\": %" PRIu64,
-                 name, trace.object_count, trace.request_count, footprint);
-    if (!settings.footprint) {
-        size_t counted_from = trace.request_count / 5;
-        (void)printf(", \"memory\": %" PRIu64, settings.memory);
-        for (enum fw_policy_kind kind = 0; kind < FW_POLICY_KINDS; kind++) {
-            (void)printf(", \"%s\": %.5f", fw_policy_names[kind],
-                         simulate(&trace, kind, settings.memory, counted_from));
-        }
-        if (strcmp(settings.port, "0") != 0) {
-            uint64_t hits = fw_replay(&trace, settings.host, settings.port, counted_from);
-            (void)printf(", \"server\": %.5f",
-                         (double)hits / (double)(trace.request_count - counted_from));
-        }
+    uint64_t memory = settings.memory;
+    if (settings.percent > 0) {
+        memory = (footprint * settings.percent / 100 + MIB / 2) / MIB * MIB;
+        memory = memory > 2 * MIB ? memory : 2 * MIB;
+    }
+    (void)printf("{\"trace\": \"%s\", \"objects\": %zu, \"requests\": %zu, \"footprint\": %" PRIu64
+                 ", \"memory\": %" PRIu64,
+                 name, trace.object_count, trace.request_count, footprint, memory);
+    size_t counted_from = trace.request_count / 5;
+    double counted = (double)(trace.request_count - counted_from);
+    for (enum fw_policy_kind kind = 0; settings.policies && kind < FW_POLICY_KINDS; kind++) {
+        (void)printf(", \"%s\": %.5f", fw_policy_names[kind],
+                     simulate(&trace, kind, memory, counted_from));
+    }
+    if (settings.inside) {
+        (void)printf(", \"inside\": %.5f",
+                     (double)fw_replay_inside(&trace, memory, counted_from) / counted);
+    }
+    if (strcmp(settings.port, "0") != 0) {
+        (void)printf(", \"server\": %.5f",
+                     (double)fw_replay(&trace, settings.host, settings.port, counted_from) /
+                         counted);
     }
     (void)puts("}");
     fw_trace_free(&trace);

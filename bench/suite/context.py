@@ -35,6 +35,7 @@ class Context:
     build: pathlib.Path
     runs: typing.Optional[int]
     quick: bool
+    trace: typing.Optional[pathlib.Path] = None  # For `hits`: to be replayed.
 
     def __post_init__(self):
         # One processor for the server and one for the client, so that neither disturbs the other;
@@ -56,7 +57,8 @@ class Context:
     def options(self):
         """The options of the command line, as text."""
         return ([f"--runs {self.runs}"] if self.runs is not None else []) + (
-            ["--quick"] if self.quick else [])
+            ["--quick"] if self.quick else []) + (
+                [f"--trace {self.trace}"] if self.trace is not None else [])
 
     def program(self, *path):
         """A program of the build."""

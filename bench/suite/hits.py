@@ -6,6 +6,8 @@ side's hits to ours, so that lower is better here too; bench/hits says how hits 
 """
 
 import json
+import pathlib
+import re
 import subprocess
 
 from . import servers
@@ -18,6 +20,7 @@ REFERENCES = ("lru", "s3-fifo", "sieve")
 BAR_REFERENCE = 1 / 0.98  # At least 0.98 of the best policy's hits.
 BAR_MEMCACHED = 1.0
 NO_HITS = 0.001  # A loop leaves nothing to compare.
+TAKEN_MORE = 1.05  # Beyond so much of its limit memcached is compared at what it took.
 MIB = 1 << 20
 
 
@@ -29,6 +32,13 @@ def hits(context, *options):
     if done.returncode != 0:
         raise Unavailable(f"the replay gave up: {done.stderr.strip()}")
     return done.stdout
+
+
+def which(context):
+    """The traces, as (name, options): that of --trace, or all synthetic ones."""
+    if context.trace is not None:
+        return [(context.trace.name, ("--file", str(context.trace)))]
+    return [(name, ("--trace", name)) for name in hits(context, "--list").split()]
 
 
 def limited(make_command, mebibytes):
@@ -43,30 +53,52 @@ def part(name, peer, ours, theirs, bar):
             "ours_hits": ours, "peer_hits": theirs}
 
 
+def resident(pid):
+    """Bytes of the process that are in memory."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
+
+def replay(context, make_command, options, mebibytes):
+    """The server's hit ratio, and by how much it grew, in MiB."""
+    with servers.running(limited(make_command, mebibytes), context) as server:
+        before = resident(server.pid)
+        found = json.loads(hits(context, *options, "--port", str(server.port)))["server"]
+        return found, round((resident(server.pid) - before) / MIB)
+
+
+def measure(context, options, percent):
+    """Hit ratios by name. memcached takes a page of 1 MiB for each size of items, whatever its
+    limit: `same` is ours with as much memory as it took."""
+    found = json.loads(hits(context, *options, "--percent", str(percent), "--policies"))
+    limit = found["mebibytes"] = found["memory"] // MIB
+    found["fairway"], _ = replay(context, servers.fairway, options, limit)
+    found["memcached"], taken = replay(context, servers.memcached, options, limit)
+    found["same"] = found["fairway"]
+    if taken > limit * TAKEN_MORE:
+        found["same"], _ = replay(context, servers.fairway, options, taken)
+    return found
+
+
 def run(context):
     parts = []
-    print(f"  {'trace':10} {'memory':>10} {'fairway':>9} {'memcached':>9} "
-          + " ".join(f"{name:>9}" for name in REFERENCES))
-    for trace in hits(context, "--list").split():
-        footprint = json.loads(hits(context, "--trace", trace, "--footprint"))["footprint"]
+    columns = ("fairway", *REFERENCES, "same", "memcached")
+    print(f"  {'trace':10} {'memory':>10} " + " ".join(f"{name:>9}" for name in columns)
+          + f" {'to best':>8}")
+    for trace, options in which(context):
         for percent in PERCENTS:
-            mebibytes = max(round(footprint * percent / 100 / MIB), 2)
-            found = {}
-            for side, make_command in (("fairway", servers.fairway),
-                                       ("memcached", servers.memcached)):
-                with servers.running(limited(make_command, mebibytes), context) as server:
-                    found[side] = json.loads(hits(
-                        context, "--trace", trace, "--memory", str(mebibytes * MIB), "--port",
-                        str(server.port)))
-            ours, theirs = (found[side]["server"] for side in ("fairway", "memcached"))
-            best = max(REFERENCES, key=lambda name: found["fairway"][name])
+            found = measure(context, options, percent)
+            best = max(REFERENCES, key=lambda name: found[name])
             name = f"hits-{trace}-{percent}"
-            parts.append(part(f"{name}-policy", best, ours, found["fairway"][best], BAR_REFERENCE))
-            parts.append(part(f"{name}-memcached", "memcached", ours, theirs, BAR_MEMCACHED))
+            ours = found["fairway"]
+            parts.append(part(f"{name}-policy", best, ours, found[best], BAR_REFERENCE))
+            parts.append(part(f"{name}-memcached", "memcached", found["same"],
+                              found["memcached"], BAR_MEMCACHED))
             verdict = "ok" if all(each["ok"] for each in parts[-2:]) else "NOT MET"
-            print(f"  {trace:10} {mebibytes:6} MiB {ours:9.4f} {theirs:9.4f} "
-                  + " ".join(f"{found['fairway'][name]:9.4f}" for name in REFERENCES)
-                  + f"  {verdict}", flush=True)
+            to_best = ours / found[best] if found[best] > NO_HITS else 1.0
+            print(f"  {trace:10} {found['mebibytes']:6} MiB "
+                  + " ".join(f"{found[name]:9.4f}" for name in columns)
+                  + f" {to_best:8.3f}  {verdict}", flush=True)
     worst = max(parts, key=lambda each: each["ratio"] / each["bar"])
     return {**worst, "worst": worst["bench"], "ok": all(each["ok"] for each in parts),
             "parts": parts}
