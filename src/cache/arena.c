@@ -9,7 +9,6 @@ enum {
     /* Segments looked at for one that is hollow: some, or many if nothing else will do. */
     HOLLOW_LOOKS = 16,
     HOLLOW_LOOKS_MAX = 256,
-    PROBATION_SHARE = 10, /* One in so many segments is for what came in. */
 };
 
 static struct fw_segment *arena_segment(const struct fw_arena *arena, uint64_t index)
@@ -143,14 +142,14 @@ static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
     return best;
 }
 
-struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting)
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uint64_t share)
 {
     fw_mutex_lock(&arena->lock);
     struct fw_segment *segment = arena_hollow(arena, is_evicting ? HOLLOW_LOOKS : HOLLOW_LOOKS_MAX);
     if (segment == NULL && is_evicting) {
-        uint64_t probation = arena->queue_count[FW_PROBATION];
-        uint64_t all = probation + arena->queue_count[FW_MAIN];
-        bool is_over = probation * PROBATION_SHARE > all || arena->queue_count[FW_MAIN] == 0;
+        uint64_t all = arena->queue_count[FW_PROBATION] + arena->queue_count[FW_MAIN];
+        bool is_over = arena->queue_count[FW_PROBATION] > all * share / FW_SHARE_ONE ||
+                       arena->queue_count[FW_MAIN] == 0;
         segment = segment_of(fw_list_first(&arena->queues[is_over ? FW_PROBATION : FW_MAIN]));
     }
     if (segment != NULL) {

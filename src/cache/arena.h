@@ -43,6 +43,8 @@ enum {
 /* From here on cleaning only compacts: no item is dropped. */
 enum { FW_SEGMENT_HOLLOW = FW_SEGMENT_SIZE / 3 };
 
+#define FW_SHARE_ONE UINT64_C(0x100000000) /* The whole of something that is shared out. */
+
 enum fw_queue { FW_PROBATION, FW_MAIN, FW_QUEUES };
 
 enum fw_segment_state {
@@ -92,10 +94,10 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
 
 /*
  * Takes a segment out of its queue for cleaning: one that is hollow, a third or more of it dead, if
- * one is found; else, `is_evicting`, the oldest of the queue that has more than its
- * share. NULL: there is none.
+ * one is found; else, `is_evicting`, the oldest of PROBATION if that has more than its share, in
+ * parts of FW_SHARE_ONE, or else the oldest of MAIN. NULL: there is none.
  */
-struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting);
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uint64_t share);
 
 /* Cleaning was given up: it is the first of its queue again. */
 void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment);

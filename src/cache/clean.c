@@ -2,12 +2,21 @@
 /*
  * Cleaning a segment: what is alive in it is moved or dropped, then it is free.
  *
- * Which items are dropped follows the ageing counters. A new item has age 2, or 0 if its key was
- * dropped not long ago or if it replaces another; an access makes it 0; each sweep raises it, up to
- * 3. An item of age 0 or 1 is kept, which is to say: it was read, and no more than one sweep has
- * come by since. In the queue of what came in, one that was ever read is kept too. What is kept
- * goes to the end of the main queue with age 2, and has as long as that queue takes to come round
- * to be read again. All others are dropped.
+ * Which items are dropped follows the ageing counters: an access makes an item's age 0, and each
+ * sweep raises it, up to 3. A new item has age 2, or 0 if its key was dropped not long ago
+ * (ghost.h) or if it replaces another.
+ *
+ * In the queue of what came in, an item is kept that was read there or is younger than new. What is
+ * kept goes to the end of the main queue with age 3: it has to be read again. At the main queue's
+ * begin an item is kept if it was read since and its age is not above 2; or 1, if it is larger than
+ * the mean; or 0, if it is larger than two of those: the room of a large item would do for several
+ * others, so it must be read more often. All others are dropped.
+ *
+ * Sweeps are not a matter of time. Cleaning itself raises the ages, some buckets for some records
+ * of the main queue, three times while that queue comes round. So an age means the same whether
+ * that takes a second or a day, and a table that is not full does not age.
+ *
+ * Which of the two queues is cleaned depends on what share of memory each should have: share.h.
  *
  * A segment that is hollow is only compacted: its items are moved whatever their age, since it
  * gives memory all the same.
@@ -25,15 +34,19 @@
 enum {
     BARREN_MAX = 8,
     BARREN_SURVIVED = FW_SEGMENT_SIZE / 8 * 7,
-    KEPT_AGE_MAX = 1,
-    BATCH = 8, /* Records whose buckets are fetched together. */
+    KEPT_AGE_MAX = 2,
+    BATCH = 8,           /* Records whose buckets are fetched together. */
+    AGED_MAX = 32,       /* Buckets whose items' ages are raised at once. */
+    MEAN_OF = 256,       /* The mean size is that of about so many items. */
+    SWEEPS_PER_TURN = 3, /* While the main queue comes round once. */
 };
 
 static bool clean_begin(struct fw_table_local *local)
 {
     struct fw_table *table = local->table;
     struct fw_cleaning *cleaning = &local->cleaning;
-    struct fw_segment *segment = fw_arena_victim(&table->arena, table->is_evicting);
+    struct fw_segment *segment =
+        fw_arena_victim(&table->arena, table->is_evicting, fw_share_probation(&table->share));
     if (segment == NULL) {
         return false;
     }
@@ -44,19 +57,32 @@ static bool clean_begin(struct fw_table_local *local)
     return true;
 }
 
+static uint64_t clean_size(const struct fw_item *item)
+{
+    return fw_item_room(item) + ((item->bits & FW_ITEM_BODY) != 0 ? fw_item_length(item) : 0);
+}
+
+/*
+ * The age up to which an item stays in the main queue. A large one is worth its room only if it is
+ * read as much more often as it is larger than others.
+ */
+static int clean_age_max(const struct fw_cleaning *cleaning, const struct fw_item *item)
+{
+    uint64_t size = clean_size(item) * MEAN_OF;
+    return KEPT_AGE_MAX - (size > cleaning->size_mean) - (size > 2 * cleaning->size_mean);
+}
+
 static bool clean_keeps(const struct fw_table_local *local, const struct fw_item *item)
 {
     const struct fw_cleaning *cleaning = &local->cleaning;
-    if (cleaning->is_compacting) {
+    if (cleaning->is_compacting || (item->bits & FW_ITEM_LOCKED) != 0) {
         return true;
     }
-    bool is_new = cleaning->segment->queue == FW_PROBATION;
-    if (!is_new && cleaning->barren >= BARREN_MAX) {
-        return false;
+    int age = item->bits & FW_ITEM_AGE;
+    if (cleaning->segment->queue == FW_PROBATION) {
+        return age < FW_ITEM_AGE_NEW || (item->bits & FW_ITEM_FETCHED) != 0;
     }
-    bool was_read = (item->bits & FW_ITEM_FETCHED) != 0;
-    return (item->bits & FW_ITEM_AGE) <= KEPT_AGE_MAX || (item->bits & FW_ITEM_LOCKED) != 0 ||
-           (is_new && was_read);
+    return cleaning->barren < BARREN_MAX && age <= clean_age_max(cleaning, item);
 }
 
 static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
@@ -70,7 +96,10 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
     }
     fw_local_bury(local, item);
     fw_bucket_remove(&table->buckets, bucket, slot, &local->stash);
-    fw_ghost_add(&table->ghosts, hash);
+    enum fw_queue queue = local->cleaning.segment->queue;
+    uint64_t items = fw_table_items(table);
+    fw_ghost_add(&table->ghosts, hash, queue, items);
+    fw_share_drop(&table->share, queue, items);
 }
 
 static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint64_t hash)
@@ -82,7 +111,7 @@ static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint6
     struct fw_item *copy = fw_log_take(log, size);
     memcpy(copy, item, size);
     if (!local->cleaning.is_compacting) {
-        copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | FW_ITEM_AGE_NEW);
+        copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | FW_ITEM_AGE_MAX);
     }
     if ((copy->bits & FW_ITEM_BODY) != 0) {
         log->bodies += fw_item_length(copy);
@@ -110,6 +139,9 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
     uint64_t place = fw_arena_place(&table->arena, item);
     uint64_t entry = fw_buckets_entry(&table->buckets, hash, place);
     struct fw_slot *slot = fw_bucket_find(&table->buckets, bucket, entry);
+    if (slot != NULL) {
+        local->cleaning.size_mean += clean_size(item) - local->cleaning.size_mean / MEAN_OF;
+    }
     size_t done = size;
     if (slot == NULL) {
         ; /* It was dead. */
@@ -159,6 +191,20 @@ static uint32_t clean_look_ahead(struct fw_table_local *local, uint64_t hashes[B
     return count;
 }
 
+/*
+ * The main queue went on by some records: the ages of all items rise at a pace at which they are
+ * met SWEEPS_PER_TURN times while it comes round. So age is told in turns of the queue, not in
+ * seconds, and a table that is not full does not age.
+ */
+static void clean_raise_ages(struct fw_table_local *local, uint32_t record_count)
+{
+    struct fw_table *table = local->table;
+    uint64_t buckets = fw_buckets_count(&table->buckets);
+    uint64_t count = record_count * SWEEPS_PER_TURN * buckets / fw_table_items(table) + 1;
+    fw_local_age(local, &local->cleaning.age_cursor,
+                 (uint32_t)(count < AGED_MAX ? count : AGED_MAX));
+}
+
 enum clean_result { CLEAN_GOES_ON, CLEAN_ENOUGH, CLEAN_STUCK };
 
 static enum clean_result clean_batch(struct fw_table_local *local)
@@ -170,10 +216,16 @@ static enum clean_result clean_batch(struct fw_table_local *local)
         clean_end(local);
         return CLEAN_ENOUGH;
     }
+    if (cleaning->passed >= BATCH) {
+        clean_raise_ages(local, cleaning->passed);
+        cleaning->passed = 0;
+    }
+    bool is_turning = cleaning->segment->queue == FW_MAIN && !cleaning->is_compacting;
     for (uint32_t i = 0; i < count; i++) {
         const struct fw_item *item = (const struct fw_item *)(void *)cleaning->next;
         size_t size = clean_record(local, item, hashes[i]);
         cleaning->next += size;
+        cleaning->passed += is_turning ? 1 : 0;
         if (size == 0) {
             fw_arena_put_back(&local->table->arena, cleaning->segment);
             cleaning->segment = NULL;

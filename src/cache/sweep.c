@@ -102,6 +102,12 @@ bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return is_round;
 }
 
+void fw_local_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count)
+{
+    bool raise_ages = true;
+    (void)go_round(local, cursor, bucket_count, sweep_entry, &raise_ages);
+}
+
 bool fw_table_collapse(struct fw_table *table)
 {
     return fw_buckets_collapse(&table->buckets) || fw_arena_collapse(&table->arena);

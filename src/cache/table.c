@@ -63,6 +63,7 @@ static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_
         return fw_reason_errno(reason, rc, "no memory to remember dropped keys");
     }
     table->ghosts.count = size / sizeof(uint16_t);
+    atomic_init(&table->ghosts.era, 1);
     /* With all segments' descriptions: small, touched sooner or later, never given back. */
     uint64_t managing = size + memory / FW_SEGMENT_SIZE * sizeof(struct fw_segment);
     bool can = fw_budget_charge(&table->budget, managing, 0);
@@ -99,6 +100,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     if (rc != 0) {
         goto fail_addresses;
     }
+    fw_share_init(&made->share);
     fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
     fw_list_init(&made->locals);
     atomic_init(&made->next, 1);
@@ -604,6 +606,25 @@ static uint64_t hold_number(const struct fw_hold *hold)
     return FW_UNLIKELY(is_late) ? fw_item_number(hold->item) : number;
 }
 
+/*
+ * Is the key in use? One that is written again is, and so is one that was missed soon after it was
+ * dropped; that also says which queue was too short.
+ */
+static bool hold_is_young(const struct fw_hold *hold)
+{
+    struct fw_table *table = hold->local->table;
+    if (hold->item != NULL) {
+        return true;
+    }
+    uint64_t items = fw_table_items(table);
+    enum fw_queue queue = fw_ghost_take(&table->ghosts, hold->key->hash, items);
+    if (queue == FW_QUEUES) {
+        return false;
+    }
+    fw_share_miss(&table->share, queue, items);
+    return true;
+}
+
 /* A new record in place of the old one, if there is one, with all but the value. */
 static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, uint8_t fields)
 {
@@ -613,9 +634,7 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, u
     fields |= table->is_evicting ? 0 : FW_ITEM_EXPIRES; /* See fw_table_hold_to_expire(). */
     size_t size = fw_item_size(key->length, value_length, fields);
     struct fw_item *item = fw_log_take(&local->logs[FW_PROBATION], size);
-    /* A key that is written again is in use, and so is one that was missed soon after it went. */
-    bool is_young = hold->item != NULL || fw_ghost_take(&table->ghosts, key->hash);
-    item->bits = is_young ? 0 : FW_ITEM_AGE_NEW;
+    item->bits = hold_is_young(hold) ? 0 : FW_ITEM_AGE_NEW;
     item->fields = fields;
     item->key_length = (uint8_t)key->length;
     item->tail_length =

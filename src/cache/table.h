@@ -37,7 +37,7 @@
  * counted against the same limit.
  *
  * Expiry: lazily, at the hold, which then answers as if nothing was there; and by
- * fw_table_sweep(), which goes round the buckets in small steps, also raises the ages.
+ * fw_table_sweep(), which goes round the buckets in small steps and can raise the ages too.
  *
  * Flushing: every write has a number, and a flush remembers which is the next; what has a lower one
  * is gone. A `set` right after flush_all therefore stays.

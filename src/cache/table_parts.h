@@ -7,7 +7,8 @@
  *     sweep.c   going round the buckets: sweep, visit, flush
  *
  * Below them, each knowing nothing of the others but the budget: bucket.h (from hash to place),
- * arena.h (segments of records), bodies.h (large values), ghost.h (who was dropped).
+ * arena.h (segments of records), bodies.h (large values), ghost.h (who was dropped), share.h (how
+ * much is for what came in).
  */
 #pragma once
 
@@ -25,6 +26,7 @@
 #include "cache/bucket.h"
 #include "cache/budget.h"
 #include "cache/ghost.h"
+#include "cache/share.h"
 #include "cache/table.h"
 
 enum {
@@ -44,6 +46,7 @@ struct fw_table {
     struct fw_arena arena;
     struct fw_bodies bodies;
     struct fw_budget budget;
+    struct fw_share share;
 
     alignas(FW_CACHE_LINE) _Atomic uint64_t flushed; /* Items with a lower number are gone. */
     alignas(FW_CACHE_LINE) _Atomic uint64_t next;    /* The next number. */
@@ -69,6 +72,9 @@ struct fw_cleaning {
     uint32_t survived;          /* Bytes that were moved. */
     bool is_compacting;         /* Nothing alive is dropped. */
     uint32_t barren;            /* Of the main queue: segments in a row that gave little. */
+    uint64_t size_mean;         /* Of items that were looked at, times MEAN_OF (clean.c). */
+    uint32_t passed;            /* Records of the main queue since ages were raised. */
+    uint64_t age_cursor;        /* Where raising the ages goes on. */
 };
 
 struct fw_table_local {
@@ -147,6 +153,19 @@ static inline struct fw_item *fw_log_take(struct fw_log *log, size_t size)
  * become free or a body was dropped. False: there is nothing to clean, or it cannot be moved.
  */
 bool fw_local_clean(struct fw_table_local *local, uint32_t record_count);
+
+/*
+ * Raises the ages of the items in some buckets, going on from `*cursor`, and removes what expired.
+ */
+void fw_local_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count);
+
+/* How many items the table has, about. */
+static inline uint64_t fw_table_items(const struct fw_table *table)
+{
+    /* Relaxed: it is told of by locals now and then. Negative only before the first of them did. */
+    int64_t items = atomic_load_explicit(&table->items, memory_order_relaxed);
+    return items > 1 ? (uint64_t)items : 1;
+}
 
 /*
  * What has to be done now and then, in a step of some ten microseconds: tells the table of items

@@ -49,7 +49,7 @@ static int64_t sweeper_burst(struct fw_sweeper *sweeper)
     uint64_t bursts = (uint64_t)(sweeper->round_ns / PAUSE_NS);
     uint64_t buckets = totals.buckets / bursts + 1;
     for (uint64_t done = 0; done < buckets; done += STEP_BUCKETS) {
-        if (fw_table_sweep(sweeper->local->table, &sweeper->cursor, STEP_BUCKETS, true)) {
+        if (fw_table_sweep(sweeper->local->table, &sweeper->cursor, STEP_BUCKETS, false)) {
             fw_table_totals(table, &totals);
             sweeper_review(sweeper, &totals);
             break;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sweeper: goes round the table, removes what has expired, raises the ages of the rest.
+ * The sweeper: goes round the table and removes what has expired. It raises no ages: those follow
+ * the turns of a full cache (cache/clean.c), not the clock.
  *
  * A service of the job kernel, in lane 0, for as long as the server runs. It sweeps in steps of a
  * few dozen buckets, each short, and a burst of them a few times a second at the most; a round over
