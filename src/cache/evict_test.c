@@ -165,6 +165,24 @@ static void test_cleaning_ages(void **state)
     world_end(&world);
 }
 
+/* What was read until it expired, and is asked for then, begins as one that is in use. */
+static void test_expired_in_use(void **state)
+{
+    (void)state;
+    struct world world = world_make(4 * MIB);
+    fw_table_local_set_now(world.local, 1);
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_true(table_put(world.local, i, 100, i, 2));
+    }
+    assert_true(table_look(world.local, 1, true).is_there);
+    fw_table_local_set_now(world.local, 2);
+    assert_false(ask(&world, 1, 100));
+    assert_false(ask(&world, 2, 100));
+    assert_int_equal(table_look(world.local, 1, false).bits & FW_ITEM_AGE, 0);
+    assert_int_equal(table_look(world.local, 2, false).bits & FW_ITEM_AGE, FW_ITEM_AGE_NEW);
+    world_end(&world);
+}
+
 /* Items of two sizes, all asked for equally often: there is more to gain from the small ones. */
 static void test_large_ones_go_first(void **state)
 {
@@ -224,9 +242,13 @@ static void test_hits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ghosts),        cmocka_unit_test(test_ghosts_are_forgotten),
-        cmocka_unit_test(test_share),         cmocka_unit_test(test_share_in_a_scan),
-        cmocka_unit_test(test_cleaning_ages), cmocka_unit_test(test_large_ones_go_first),
+        cmocka_unit_test(test_ghosts),
+        cmocka_unit_test(test_ghosts_are_forgotten),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_share_in_a_scan),
+        cmocka_unit_test(test_cleaning_ages),
+        cmocka_unit_test(test_expired_in_use),
+        cmocka_unit_test(test_large_ones_go_first),
         cmocka_unit_test(test_hits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

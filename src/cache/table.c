@@ -552,8 +552,13 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
     if (FW_LIKELY(hold->absence == FW_ABSENT)) {
         hold->item = item;
     } else {
+        /* One that was read, and is asked for again, will be written again: it is still in use. */
+        bool is_used = hold->absence == FW_ABSENT_EXPIRED && (item->bits & FW_ITEM_FETCHED) != 0;
         fw_local_reclaim(local, bucket, hold->slot);
         hold->slot = NULL;
+        if (is_used) {
+            fw_ghost_add(&local->table->ghosts, key->hash, FW_MAIN, fw_table_items(local->table));
+        }
     }
 }
 
