@@ -35,7 +35,8 @@ static void store(struct inside *inside, const struct fw_key *key,
             return;
         }
     }
-    if (!fw_table_reserve(local, fw_item_size(key->length, what->value_size))) {
+    uint8_t fields = what->lifetime == 0 ? 0 : FW_ITEM_EXPIRES;
+    if (!fw_table_reserve(local, fw_item_size(key->length, what->value_size, fields))) {
         if (body != NULL) {
             fw_body_unref(local, body);
         }
@@ -44,9 +45,11 @@ static void store(struct inside *inside, const struct fw_key *key,
     struct fw_hold hold;
     fw_table_hold(local, &hold, key);
     /* Nobody looks at the bytes of a value, so they are not filled. */
-    struct fw_item *item =
-        body != NULL ? fw_hold_attach(&hold, body) : fw_hold_write(&hold, what->value_size, NULL);
-    item->expires = what->lifetime == 0 ? 0 : fw_table_local_now(local) + what->lifetime;
+    struct fw_item *item = body != NULL ? fw_hold_attach(&hold, body, fields)
+                                        : fw_hold_write(&hold, what->value_size, fields, NULL);
+    if (fields != 0) {
+        fw_item_set_expires(item, fw_table_local_now(local) + (uint32_t)what->lifetime);
+    }
     fw_hold_release(&hold);
 }
 
