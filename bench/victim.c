@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/base.h"
 #include "base/histogram.h"
 #include "bench/arguments.h"
@@ -267,6 +268,8 @@ int main(int argc, char **argv)
     }
     pin();
     uint64_t requests = settings.rate * settings.seconds;
+    const uint64_t count = settings.connections;
+    FW_ASSERT(count > 0); /* By its limits. */
     fw_histogram_init(&latency_ns);
     for (uint64_t i = 0; i < settings.connections; i++) {
         connection_open(&connections[i], requests / settings.connections + 1);
@@ -281,7 +284,7 @@ int main(int argc, char **argv)
         while (now_ns() < due_ns) {
             replies_take(due_ns);
         }
-        connection_ask(&connections[i % settings.connections], i, due_ns);
+        connection_ask(&connections[i % count], i, due_ns);
     }
     uint64_t end_ns = now_ns() + (uint64_t)PATIENCE_S * NS;
     while (answered_count() < requests && now_ns() < end_ns) {

@@ -129,9 +129,9 @@ static int parse_command(struct fw_rule *rule, const struct word *word, struct f
 {
     static const char *const names[] = {
         [FW_RULE_READ] = "read", [FW_RULE_WRITE] = "write", [FW_RULE_ADMIN] = "admin"};
-    for (uint8_t i = 0; i < FW_RULE_CLASSES; i++) {
+    for (unsigned i = 0; i < FW_RULE_CLASSES; i++) {
         if (word->length == strlen(names[i]) && memcmp(word->text, names[i], word->length) == 0) {
-            rule->class = i;
+            rule->class = (uint8_t)i;
             return 0;
         }
     }

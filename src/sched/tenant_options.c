@@ -42,7 +42,7 @@ int fw_tenant_section_add(void *context, const char *name, void **instance,
                              FW_SCHED_TENANTS_MAX - 1);
     }
     struct fw_tenant_section **grown =
-        realloc(sections->sections, (sections->count + 1) * sizeof *grown);
+        realloc(sections->sections, (sections->count + 1) * sizeof(void *));
     if (grown == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot read [tenant %s]", name);
     }

@@ -200,7 +200,7 @@ void fw_tenancy_fini(struct fw_server *server)
 int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections *sections,
                       enum fw_sched_policy_number policy, struct fw_reason *reason)
 {
-    struct fw_ruling *ruling;
+    struct fw_ruling *ruling = NULL;
     int rc =
         ruling_create(&ruling, sections != NULL ? sections : &no_sections, server->tenants, reason);
     if (rc != 0) {
