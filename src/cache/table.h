@@ -106,8 +106,9 @@ void fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *
 void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_key *key);
 
 /*
- * Makes sure that records of `size` bytes in all can be written in the next hold. False: there is
- * no memory, and nothing may be dropped (or everything that could be was).
+ * Makes sure that records of `size` bytes in all can be written in the next hold. Where the table
+ * does not evict every record has FW_ITEM_EXPIRES, so that is counted in. False: there is no
+ * memory, and nothing may be dropped (or everything that could be was).
  */
 FW_MUST_CHECK bool fw_table_reserve(struct fw_table_local *local, size_t size);
 

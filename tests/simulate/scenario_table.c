@@ -61,7 +61,7 @@ static void store(struct fw_table_local *local, uint64_t number)
     struct fw_key key = key_of(local, &text);
     uint32_t length = (uint32_t)sim_between(8, world.length_max);
     length = sim_chance(3) ? 64 : length;
-    if (!fw_table_reserve(local, fw_item_size(key.length, length, 0))) {
+    if (!fw_table_reserve(local, fw_item_size(key.length, length, FW_ITEM_FIELDS))) {
         SIM_EXPECT(!world.is_evicting);
         return;
     }
