@@ -9,7 +9,6 @@ import pathlib
 import random
 import re
 
-import pytest
 from served import Served
 
 MIB = 1 << 20
@@ -53,8 +52,8 @@ def lengths_of(total, draw):
 
 def test_the_limit_bounds_the_process(fairway):
     program = pathlib.Path(fairway).read_bytes()
-    if b"__asan_init" in program or b"__tsan_init" in program:
-        pytest.skip("a sanitizer has memory of its own")
+    # A sanitizer has memory of its own: then only the fill is tried.
+    is_plain = b"__asan_init" not in program and b"__tsan_init" not in program
     dice = random.Random(12)
     limit = 64 * MIB
     draws = {
@@ -68,7 +67,7 @@ def test_the_limit_bounds_the_process(fairway):
     with Served(fairway, "-m", "64", "-t", "2") as server, server.connect() as client:
         for name, draw in draws.items():
             fill(client, name, lengths_of(limit * 5 // 4, draw))
-            assert resident_max(server) <= limit * 105 // 100 + 64 * MIB
+            assert resident_max(server) <= limit * 105 // 100 + 64 * MIB or not is_plain
         assert stat(client, b"limit_maxbytes") == limit
         assert stat(client, b"evictions") > 0
         assert resident_max(server) > limit // 2  # Else nothing was tried.

@@ -152,8 +152,8 @@ weight = 1
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_weights(serve, threads):
-    """Three to one, while both have more to do than the server can; nearly, where two heads that the
-    system runs when it likes have to agree."""
+    """Three to one, while both have more to do than the server can; within a factor of two where two heads
+    that the system runs when it likes have to agree."""
     with serve(TWO.format(policy="wfq", threads=threads, web=3, batch=1), listeners=3) as server:
         clients = flooded(server, server.addresses[:2], LINE, 8)
         with server.connect(server.addresses[2]) as watcher:
@@ -161,7 +161,8 @@ def test_weights(serve, threads):
         ratio = number(found, "web:cost") / number(found, "batch:cost")
         waiting = number(found, "web:waiting"), number(found, "batch:waiting")
         drain(clients, b"END\r\n")
-    assert 3 - threads / 2 < ratio < 3 + threads / 2, (ratio, waiting)
+    least, most = (2.5, 3.5) if threads == 1 else (1.5, 6)
+    assert least < ratio < most, (ratio, waiting)
     assert number(found, "batch:delayed") > 0
 
 
