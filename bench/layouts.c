@@ -234,7 +234,7 @@ static void layout_init(struct layout *layout, int kind, uint64_t limit)
         FW_ASSERT(rc == 0);
         return;
     }
-    layout->chains = calloc(CHAINS, sizeof layout->chains[0]);
+    layout->chains = calloc(CHAINS, sizeof(void *));
     FW_ASSERT(layout->chains != NULL);
     for (size_t chunk = CHUNK_MIN; chunk < PAGE / 2 && layout->class_count < CLASSES - 1;
          chunk = (chunk + chunk / 8 + 7) / 8 * 8) {

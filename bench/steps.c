@@ -75,7 +75,7 @@ static double steps_quantile(const struct steps *steps, double share)
 static uint64_t steps_beyond(const struct steps *steps)
 {
     uint64_t beyond = 0;
-    for (uint64_t i = LIMIT_US * 10; i <= TENTHS_MAX; i++) {
+    for (uint64_t i = UINT64_C(10) * LIMIT_US; i <= TENTHS_MAX; i++) {
         beyond += steps->tenths[i];
     }
     return beyond;

@@ -200,7 +200,7 @@ static void clean_raise_ages(struct fw_table_local *local, uint32_t record_count
 {
     struct fw_table *table = local->table;
     uint64_t buckets = fw_buckets_count(&table->buckets);
-    uint64_t count = record_count * SWEEPS_PER_TURN * buckets / fw_table_items(table) + 1;
+    uint64_t count = buckets * record_count * SWEEPS_PER_TURN / fw_table_items(table) + 1;
     fw_local_age(local, &local->cleaning.age_cursor,
                  (uint32_t)(count < AGED_MAX ? count : AGED_MAX));
 }

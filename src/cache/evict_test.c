@@ -50,10 +50,10 @@ static void test_ghosts_are_forgotten(void **state)
     static alignas(uint16_t) char slots[SLOTS * sizeof(uint16_t)];
     struct fw_ghosts ghosts = {.range.memory = slots, .count = SLOTS, .era = 1};
     uint64_t known[4] = {0}; /* By how many were dropped since, in halves of ITEMS. */
-    for (uint64_t i = 0; i < 2 * ITEMS; i++) {
+    for (uint64_t i = 0; i < UINT64_C(2) * ITEMS; i++) {
         fw_ghost_add(&ghosts, hash_of(i), FW_MAIN, ITEMS);
     }
-    for (uint64_t i = 0; i < 2 * ITEMS; i++) {
+    for (uint64_t i = 0; i < UINT64_C(2) * ITEMS; i++) {
         bool is_known = fw_ghost_take(&ghosts, hash_of(i), ITEMS) == FW_MAIN;
         known[(2 * ITEMS - 1 - i) / (ITEMS / 2)] += is_known ? 1 : 0;
     }

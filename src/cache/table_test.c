@@ -181,6 +181,20 @@ static void test_rewrite(void **state)
     assert_int_equal(totals.items, 1);
     assert_int_equal(totals.total_items, 4);
     assert_int_equal(totals.bytes, fw_item_size(5, 12, 0));
+    world_end(&world);
+}
+
+static void test_remove(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    struct fw_table_local *local = world.local;
+    struct fw_key key = fw_table_key(local, "apple", 5);
+    struct fw_hold hold;
+    assert_true(fw_table_reserve(local, fw_item_size(5, 12, 0)));
+    fw_table_hold(local, &hold, &key);
+    (void)fw_hold_write(&hold, 12, 0, NULL);
+    fw_hold_release(&hold);
 
     fw_table_hold(local, &hold, &key);
     fw_hold_remove(&hold);
@@ -189,7 +203,7 @@ static void test_rewrite(void **state)
     fw_table_hold(local, &hold, &key);
     assert_null(hold.item);
     fw_hold_release(&hold);
-    totals = totals_of(&world);
+    struct fw_table_totals totals = totals_of(&world);
     assert_int_equal(totals.items, 0);
     assert_int_equal(totals.bytes, 0);
     world_end(&world);
@@ -917,17 +931,17 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),          cmocka_unit_test(test_write),
-        cmocka_unit_test(test_rewrite),         cmocka_unit_test(test_absence),
-        cmocka_unit_test(test_flush_in_hold),   cmocka_unit_test(test_hold_with),
-        cmocka_unit_test(test_fields_are_kept), cmocka_unit_test(test_body),
-        cmocka_unit_test(test_body_sizes),      cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_sweep),           cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_evicts),          cmocka_unit_test(test_all_hot),
-        cmocka_unit_test(test_shift),           cmocka_unit_test(test_limit_moves),
-        cmocka_unit_test(test_collapse),        cmocka_unit_test(test_locals),
-        cmocka_unit_test(test_main_queue),      cmocka_unit_test(test_model),
-        cmocka_unit_test(test_cas_rises),
+        cmocka_unit_test(test_config),      cmocka_unit_test(test_write),
+        cmocka_unit_test(test_rewrite),     cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_absence),     cmocka_unit_test(test_flush_in_hold),
+        cmocka_unit_test(test_hold_with),   cmocka_unit_test(test_fields_are_kept),
+        cmocka_unit_test(test_body),        cmocka_unit_test(test_body_sizes),
+        cmocka_unit_test(test_growth),      cmocka_unit_test(test_sweep),
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_evicts),
+        cmocka_unit_test(test_all_hot),     cmocka_unit_test(test_shift),
+        cmocka_unit_test(test_limit_moves), cmocka_unit_test(test_collapse),
+        cmocka_unit_test(test_locals),      cmocka_unit_test(test_main_queue),
+        cmocka_unit_test(test_model),       cmocka_unit_test(test_cas_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,7 +280,7 @@ static void test_cost(void **state)
 {
     (void)state;
     assert_int_equal(fw_session_cost(3, 0, 1023), 3);
-    assert_int_equal(fw_session_cost(1, 100, 5 * 1024), 106);
+    assert_int_equal(fw_session_cost(1, 100, UINT64_C(5) * 1024), 106);
     assert_int_equal(fw_session_cost(1, 0, UINT64_MAX), UINT32_MAX);
 }
 

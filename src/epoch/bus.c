@@ -236,19 +236,16 @@ static void member_mark(const struct fw_bus *bus, struct fw_bus_member *member,
 static void member_sweep(struct fw_bus_member *member)
 {
     struct fw_list kept;
+    struct fw_list lost;
     struct fw_list_link *link = NULL;
     fw_list_init(&kept);
+    fw_list_init(&lost);
     while ((link = fw_list_pop_front(&member->incoming)) != NULL) {
-        struct event *event = FW_LIST_ENTRY(link, struct event, link);
-        if (event->is_lost) {
-            free(event);
-        } else {
-            fw_list_push_back(&kept, link);
-        }
+        const struct event *event = FW_LIST_ENTRY(link, struct event, link);
+        fw_list_push_back(event->is_lost ? &lost : &kept, link);
     }
-    while ((link = fw_list_pop_front(&kept)) != NULL) {
-        fw_list_push_back(&member->incoming, link);
-    }
+    fw_list_append(&member->incoming, &kept);
+    events_clear(&lost);
 }
 
 void fw_bus_arrange(struct fw_bus *bus, const uint32_t *components, bool loses)

@@ -101,7 +101,7 @@ static void test_all_are_waited_for(void **state)
         assert_memory_equal(&nodes[i].reduced, &nodes[0].reduced, sizeof nodes[0].reduced);
         assert_int_equal(nodes[i].cluster.coordinator.phase, FW_EPOCH_WAITING);
     }
-    assert_true(nodes[0].cluster.figures.ragged_max_ns >= 5 * FW_NS_PER_MS);
+    assert_true(nodes[0].cluster.figures.ragged_max_ns >= INT64_C(5) * FW_NS_PER_MS);
 }
 
 /* Who does not take part is not waited for, and joins by FW_EPOCH_FIRST. */
@@ -129,10 +129,10 @@ static void test_silent_is_evicted(void **state)
     epochs_next(&epochs, 0);
     epochs_next(&epochs, 1);
     epochs_run(&epochs, 1);
-    epochs_pass(&epochs, epochs.timeout_ns - 2 * FW_NS_PER_MS);
+    epochs_pass(&epochs, epochs.timeout_ns - INT64_C(2) * FW_NS_PER_MS);
     epochs_run(&epochs, 1);
     assert_true(nodes[0].is_waiting); /* Not yet. */
-    epochs_pass(&epochs, 2 * FW_NS_PER_MS);
+    epochs_pass(&epochs, INT64_C(2) * FW_NS_PER_MS);
     epochs_run(&epochs, 1);
     assert_int_equal(nodes[0].answer, base + 1);
     assert_int_equal(nodes[0].reduced.mask, 3);

@@ -17,7 +17,9 @@
 #include "io/disk_memory.h"
 #include "io/disk_part.h"
 
-enum { SECTOR = 512, SECTORS = 16, OPS = 4 };
+enum { OPS = 4 };
+#define SECTOR  UINT64_C(512)
+#define SECTORS UINT64_C(16)
 
 static struct fw_disk_memory *memory;
 static struct fw_disk *first, *second;

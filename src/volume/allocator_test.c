@@ -72,7 +72,7 @@ static int group_setup(void)
     const struct fw_disk_memory_options disk_options = {.size = DISK_SIZE};
     assert_int_equal(fw_disk_memory_create(&memory, &disk_options), 0);
     VOLUME_OK(fw_volume_plain_format(&memory->disk, &layout, fw_volume_reason(why)));
-    options = (struct fw_volume_manager_options){.pool_min = POOL, .pool_max = 4 * POOL};
+    options = (struct fw_volume_manager_options){.pool_min = POOL, .pool_max = UINT64_C(4) * POOL};
     manager_start();
     VOLUME_OK(fw_volume_manager_create(manager, "a", 20, why));
     VOLUME_OK(fw_volume_manager_create(manager, "b", 20, why));
@@ -100,7 +100,7 @@ static int setup_large(void **state)
 {
     (void)state;
     layout = volume_test_layout;
-    layout.ring_size = 24 * 4096;
+    layout.ring_size = UINT64_C(24) * 4096;
     return group_setup();
 }
 
@@ -309,7 +309,7 @@ static void test_pools_follow_demand(void **state)
         }
         VOLUME_OK(fw_volume_discard(volumes[0], 0, 16, why));
         steps(2);
-        assert_true(fw_volume_agent_pool(agents[0]) >= 2 * POOL);
+        assert_true(fw_volume_agent_pool(agents[0]) >= UINT64_C(2) * POOL);
         manager->limits.quiet_ns = 0; /* From now on every round counts as quiet. */
         steps(8);
         assert_int_equal(fw_volume_agent_pool(agents[0]), POOL);
@@ -360,7 +360,7 @@ static void test_group_full(void **state)
         idle = rc == 0 ? 0 : idle + 1;
         steps(1);
     }
-    assert_true(placed >= extents - 2 * POOL);
+    assert_true(placed >= extents - UINT64_C(2) * POOL);
     assert_int_equal(manager->metadata.free_count, 0);
     VOLUME_OK(fw_volume_discard(volumes[0], 0, 1, why));
     steps(3);

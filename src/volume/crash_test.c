@@ -237,6 +237,7 @@ static int crash_check(const struct fw_disk_crash *crash, void *context)
     }
     if (rc != 0) {
         crash_fail(crash, reason.text);
+        return rc;
     }
     promises_check(crash, &truth);
     fw_volume_metadata_fini(&truth);

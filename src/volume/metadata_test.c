@@ -343,8 +343,8 @@ static void test_demand(void **state)
 static const struct fw_volume_layout layout = {.extent_size = 4096,
                                                .hosts_max = 3,
                                                .volumes_max = 4,
-                                               .ring_size = 7 * 4096,
-                                               .log_size = 7 * 4096};
+                                               .ring_size = UINT64_C(7) * 4096,
+                                               .log_size = UINT64_C(7) * 4096};
 
 static struct fw_disk_memory *group_make(uint64_t size)
 {

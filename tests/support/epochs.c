@@ -103,7 +103,7 @@ static void node_told(void *argument, int64_t number, void *data, size_t length)
     node->answer = number;
     if (number <= 0) {
         node->number = FW_EPOCH_FIRST;
-        node->retry_ns = epochs->now_ns + RETRY_MS * FW_NS_PER_MS;
+        node->retry_ns = epochs->now_ns + (int64_t)RETRY_MS * FW_NS_PER_MS;
         return;
     }
     struct epochs_data reduced;
@@ -378,7 +378,7 @@ static bool all_in_step(const struct epochs *epochs, const uint64_t *before)
 
 bool epochs_recover(struct epochs *epochs)
 {
-    uint64_t before[FW_BUS_PLACES_MAX];
+    uint64_t before[FW_BUS_PLACES_MAX] = {0};
     epochs_heal(epochs);
     for (uint32_t i = 0; i < epochs->count; i++) {
         before[i] = epochs->nodes[i].started;
