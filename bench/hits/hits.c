@@ -21,7 +21,7 @@
 #include "bench/hits/replay.h"
 #include "bench/hits/trace.h"
 
-enum { FW_HITS_OVERHEAD = 40 };
+enum { FW_HITS_OVERHEAD = 24 };
 #define MIB (UINT64_C(1) << 20)
 
 struct settings {
