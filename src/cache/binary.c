@@ -215,13 +215,13 @@ static enum fw_parsed dispatch(struct fw_binary *request)
 /* Reads the header. False: its lengths contradict each other. */
 static bool header_read(struct fw_binary *request, const char *header)
 {
-    uint64_t first = fw_binary_u64(header);
-    uint32_t body_length = fw_binary_u32(header + 8);
+    uint64_t first = fw_be64_get(header);
+    uint32_t body_length = fw_be32_get(header + 8);
     request->opcode = (uint8_t)(first >> 48);
     request->key_length = (uint16_t)(first >> 32);
     request->extras_length = (uint8_t)(first >> 24);
     memcpy(&request->opaque, header + 12, sizeof request->opaque);
-    request->cas = fw_binary_u64(header + 16);
+    request->cas = fw_be64_get(header + 16);
     request->extras = header + FW_BINARY_HEADER;
     request->key = request->extras + request->extras_length;
     request->value = request->key + request->key_length;
@@ -294,7 +294,7 @@ void fw_binary_show_request(struct fw_text *text, const char *bytes, size_t size
 void fw_binary_show_answer(struct fw_text *text, const char *bytes, size_t size)
 {
     FW_ASSERT(size >= FW_BINARY_HEADER);
-    enum fw_binary_status status = (uint16_t)fw_binary_u64(bytes);
+    enum fw_binary_status status = (uint16_t)fw_be64_get(bytes);
     const char *shown = status_text(status);
     fw_text_append_string(text, shown[0] != '\0' ? shown : "OK");
 }

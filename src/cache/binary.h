@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/endian.h"
 #include "cache/parser.h"
 
 struct fw_text;
@@ -126,33 +127,16 @@ static inline bool fw_binary_has_value(const struct fw_binary *request)
     return false;
 }
 
-/* Numbers as they stand in a request. */
-static inline uint32_t fw_binary_u32(const char *bytes)
-{
-    uint32_t number;
-    memcpy(&number, bytes, sizeof number);
-    return __builtin_bswap32(number);
-}
-
-static inline uint64_t fw_binary_u64(const char *bytes)
-{
-    uint64_t number;
-    memcpy(&number, bytes, sizeof number);
-    return __builtin_bswap64(number);
-}
-
-/* And in a reply. */
+/* Write a number of a reply and return its end. */
 static inline char *fw_binary_put_u32(char *to, uint32_t number)
 {
-    number = __builtin_bswap32(number);
-    memcpy(to, &number, sizeof number);
+    fw_be32_put(to, number);
     return to + sizeof number;
 }
 
 static inline char *fw_binary_put_u64(char *to, uint64_t number)
 {
-    number = __builtin_bswap64(number);
-    memcpy(to, &number, sizeof number);
+    fw_be64_put(to, number);
     return to + sizeof number;
 }
 

@@ -21,7 +21,7 @@ enum fw_parsed fw_binary_flush(struct fw_binary *request)
     if (!local->cache->settings.has_flush) {
         return fw_binary_fail(request, FW_BINARY_LOGIN_FAILED);
     }
-    uint32_t given = request->extras_length > 0 ? fw_binary_u32(request->extras) : 0;
+    uint32_t given = request->extras_length > 0 ? fw_be32_get(request->extras) : 0;
     fw_operation_flush(local, fw_operation_flush_time(local, given));
     return fw_binary_succeed(request, 0);
 }
@@ -29,7 +29,7 @@ enum fw_parsed fw_binary_flush(struct fw_binary *request)
 enum fw_parsed fw_binary_verbosity(struct fw_binary *request)
 {
     const struct fw_cache_host *host = &request->local->cache->host;
-    host->set_verbosity(host->server, fw_binary_u32(request->extras));
+    host->set_verbosity(host->server, fw_be32_get(request->extras));
     return fw_binary_succeed(request, 0);
 }
 

@@ -35,8 +35,8 @@ static void replies_check(const char *replies, size_t length)
     while (length > 0) {
         FW_ASSERT(length >= FW_BINARY_HEADER);
         FW_ASSERT((uint8_t)replies[0] == FW_BINARY_REPLY);
-        uint64_t first = fw_binary_u64(replies);
-        uint32_t body_length = fw_binary_u32(replies + 8);
+        uint64_t first = fw_be64_get(replies);
+        uint32_t body_length = fw_be32_get(replies + 8);
         uint32_t key_length = (uint32_t)(first >> 32) & UINT16_MAX;
         uint32_t extras_length = (uint32_t)(first >> 24) & UINT8_MAX;
         FW_ASSERT(key_length + extras_length <= body_length);

@@ -54,7 +54,7 @@ enum fw_parsed fw_binary_get(struct fw_binary *request)
     struct fw_key key = fw_table_key(local->table, request->key, request->key_length);
     struct fw_hold hold;
     if ((request->variant & FW_BINARY_TOUCH) != 0) {
-        uint32_t expires = fw_cache_expiry(local, fw_binary_u32(request->extras));
+        uint32_t expires = fw_cache_expiry(local, fw_be32_get(request->extras));
         fw_operation_touch(local, &hold, &key, expires);
     } else {
         fw_operation_find(local, &hold, &key);
@@ -123,8 +123,8 @@ static struct fw_store store_of(const struct fw_binary *request)
         .client = request->session->client,
     };
     if (request->extras_length > 0) {
-        store.flags = fw_binary_u32(request->extras);
-        store.expires = fw_cache_expiry(request->local, fw_binary_u32(request->extras + 4));
+        store.flags = fw_be32_get(request->extras);
+        store.expires = fw_cache_expiry(request->local, fw_be32_get(request->extras + 4));
         store.mode = store.compares ? FW_STORE_CAS : store.mode;
     }
     return store;
@@ -217,12 +217,12 @@ enum fw_parsed fw_binary_delete(struct fw_binary *request)
  */
 enum fw_parsed fw_binary_count(struct fw_binary *request)
 {
-    uint32_t expires = fw_binary_u32(request->extras + 16);
+    uint32_t expires = fw_be32_get(request->extras + 16);
     struct fw_count count = {
-        .delta = fw_binary_u64(request->extras),
+        .delta = fw_be64_get(request->extras),
         .is_down = request->variant == FW_BINARY_DOWN,
         .may_create = expires != UINT32_MAX,
-        .initial = fw_binary_u64(request->extras + 8),
+        .initial = fw_be64_get(request->extras + 8),
         .expires = fw_cache_expiry(request->local, expires),
         .cas = request->cas,
         .client = request->session->client,

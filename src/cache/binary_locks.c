@@ -34,7 +34,7 @@ enum fw_parsed fw_binary_lock(struct fw_binary *request)
     if (status == FW_BINARY_OK) {
         request->session->has_locks = true;
         if (request->extras_length > 0) {
-            uint32_t expires = fw_cache_expiry(local, fw_binary_u32(request->extras));
+            uint32_t expires = fw_cache_expiry(local, fw_be32_get(request->extras));
             fw_item_set_expires(hold.item, expires);
         }
         if ((request->variant & FW_BINARY_NO_VALUE) == 0) {

@@ -35,7 +35,7 @@ static void replies_check(const char *replies, size_t length)
     while (length > 0) {
         FW_ASSERT(length >= FW_COUNTER_HEADER);
         FW_ASSERT((uint8_t)replies[0] == FW_COUNTER_REPLY);
-        uint32_t body_length = fw_binary_u32(replies + 4);
+        uint32_t body_length = fw_be32_get(replies + 4);
         FW_ASSERT(body_length <= length - FW_COUNTER_HEADER);
         replies += FW_COUNTER_HEADER + body_length;
         length -= FW_COUNTER_HEADER + body_length;

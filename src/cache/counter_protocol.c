@@ -144,8 +144,8 @@ static void run_get(struct request *request)
 
 static void run_acquire(struct request *request)
 {
-    uint32_t count = fw_binary_u32(request->body);
-    uint32_t total = fw_binary_u32(request->body + NUMBER);
+    uint32_t count = fw_be32_get(request->body);
+    uint32_t total = fw_be32_get(request->body + NUMBER);
     if (count == 0 || count > total) {
         answer_status(request, INVALID);
         return;
@@ -166,14 +166,13 @@ static void run_release(struct request *request)
     struct fw_cache_local *local = request->local;
     answer_status(request, status_of(fw_counters_release(
                                local->cache->counters, &request->session->counting, &request->name,
-                               fw_binary_u32(request->body), local->now)));
+                               fw_be32_get(request->body), local->now)));
 }
 
 static char *put_u16(char *to, size_t number)
 {
-    *to++ = (char)(number >> 8);
-    *to++ = (char)number;
-    return to;
+    fw_be16_put(to, (uint16_t)number);
+    return to + sizeof(uint16_t);
 }
 
 static void stats_add(struct fw_text *text, const char *name, uint64_t value)
@@ -298,9 +297,9 @@ static bool body_read(const struct command *command, struct request *request)
     if (request->body_length < before) {
         return false;
     }
-    const uint8_t *length = (const uint8_t *)request->body + before - NAME_LENGTH;
-    request->name = (struct fw_counters_name){.bytes = request->body + before,
-                                              .length = (size_t)length[0] << 8 | length[1]};
+    request->name =
+        (struct fw_counters_name){.bytes = request->body + before,
+                                  .length = fw_be16_get(request->body + before - NAME_LENGTH)};
     return request->name.length > 0 && request->name.length == request->body_length - before;
 }
 
@@ -336,7 +335,7 @@ enum fw_parsed fw_counter_command(struct fw_session *session, struct fw_cache_lo
                               .local = local,
                               .opcode = (uint8_t)header[1],
                               .body = header + FW_COUNTER_HEADER,
-                              .body_length = fw_binary_u32(header + 4)};
+                              .body_length = fw_be32_get(header + 4)};
     memcpy(&request.opaque, header + 8, sizeof request.opaque);
     size_t length = FW_COUNTER_HEADER;
     if (request.body_length > BODY_MAX) { /* Nothing of it is looked at. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ring/format.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/endian.h"
 #include "base/text.h"
 
 static const char magic_1[] = "mirage shared-block-device 1.0";
@@ -40,32 +40,6 @@ enum {
 
 /* Places in a message's header. */
 enum { HEADER_LENGTH = 0, HEADER_CRC = 4, HEADER_POSITION = 8 };
-
-static uint32_t u32_get(const uint8_t *from)
-{
-    uint32_t value;
-    memcpy(&value, from, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t u64_get(const uint8_t *from)
-{
-    uint64_t value;
-    memcpy(&value, from, sizeof value);
-    return le64toh(value);
-}
-
-static void u32_put(uint8_t *to, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static void u64_put(uint8_t *to, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(to, &value, sizeof value);
-}
 
 /* The CRC of a block in which the CRC itself stands at `place`; there it counts as zero. */
 static uint32_t block_crc(uint64_t id, const uint8_t *block, size_t place)
@@ -138,21 +112,21 @@ int fw_ring_geometry_init(struct fw_ring_geometry *geometry, int format, uint64_
 static int geometry_read_2(struct fw_ring_geometry *geometry, const uint8_t *head,
                            uint64_t disk_size, uint32_t sector_size, struct fw_reason *reason)
 {
-    uint64_t id = u64_get(head + HEAD_ID);
-    if (u32_get(head + HEAD_CRC) != block_crc(id, head, HEAD_CRC)) {
+    uint64_t id = fw_le64_get(head + HEAD_ID);
+    if (fw_le32_get(head + HEAD_CRC) != block_crc(id, head, HEAD_CRC)) {
         return fw_reason_set(reason, -EBADMSG,
                              "block 0: the checksum of a ring of format 2 is wrong");
     }
-    if (u32_get(head + HEAD_VERSION) != 2) {
+    if (fw_le32_get(head + HEAD_VERSION) != 2) {
         return fw_reason_set(reason, -EBADMSG, "block 0: version %" PRIu32 " is not known",
-                             u32_get(head + HEAD_VERSION));
+                             fw_le32_get(head + HEAD_VERSION));
     }
     int rc = fw_ring_geometry_init(geometry, 2, disk_size, sector_size, id, reason);
     if (rc != 0) {
         return -EBADMSG; /* The disk is shorter than when the ring was made. */
     }
-    uint64_t capacity = u64_get(head + HEAD_CAPACITY);
-    if (u64_get(head + HEAD_DATA) != geometry->data_offset || capacity > geometry->capacity ||
+    uint64_t capacity = fw_le64_get(head + HEAD_CAPACITY);
+    if (fw_le64_get(head + HEAD_DATA) != geometry->data_offset || capacity > geometry->capacity ||
         capacity == 0 || capacity % FW_RING_BLOCK != 0) {
         return fw_reason_set(reason, -EBADMSG,
                              "block 0: a ring of %" PRIu64 " bytes does not fit this disk; was "
@@ -186,8 +160,8 @@ static bool is_zero(const uint8_t *bytes, size_t size)
 /* Only states that say 1 or 2: a 0 in a place that nobody wrote means nothing. */
 static bool is_state_1(const uint8_t *sector)
 {
-    return u64_get(sector + STATE1_POSITION) % 4 == 0 &&
-           u64_get(sector + STATE1_POSITION) <= FW_RING_POSITION_MAX &&
+    return fw_le64_get(sector + STATE1_POSITION) % 4 == 0 &&
+           fw_le64_get(sector + STATE1_POSITION) <= FW_RING_POSITION_MAX &&
            (sector[STATE1_FLAG] == FLAG_TRUE || sector[STATE1_FLAG] == FLAG_FALSE) &&
            is_zero(sector + STATE1_FLAG + 1, STATE_TEXT - STATE1_FLAG - 1);
 }
@@ -209,11 +183,11 @@ size_t fw_ring_head_write(const struct fw_ring_geometry *geometry, uint8_t *head
     }
     memset(head, 0, FW_RING_BLOCK);
     memcpy(head, magic_2, sizeof magic_2);
-    u32_put(head + HEAD_VERSION, 2);
-    u64_put(head + HEAD_ID, geometry->id);
-    u64_put(head + HEAD_DATA, geometry->data_offset);
-    u64_put(head + HEAD_CAPACITY, geometry->capacity);
-    u32_put(head + HEAD_CRC, block_crc(geometry->id, head, HEAD_CRC));
+    fw_le32_put(head + HEAD_VERSION, 2);
+    fw_le64_put(head + HEAD_ID, geometry->id);
+    fw_le64_put(head + HEAD_DATA, geometry->data_offset);
+    fw_le64_put(head + HEAD_CAPACITY, geometry->capacity);
+    fw_le32_put(head + HEAD_CRC, block_crc(geometry->id, head, HEAD_CRC));
     return FW_RING_BLOCK;
 }
 
@@ -240,8 +214,9 @@ static int pointer_read_1(enum fw_ring_side side, const uint8_t *sector,
                              "false (2)",
                              side == FW_RING_SIDE_PRODUCER ? 1 : 2, side_name(side), flag);
     }
-    *pointer = (struct fw_ring_pointer){
-        .position = u64_get(sector + STATE1_POSITION), .flag = flag == FLAG_TRUE, .slots_sound = 1};
+    *pointer = (struct fw_ring_pointer){.position = fw_le64_get(sector + STATE1_POSITION),
+                                        .flag = flag == FLAG_TRUE,
+                                        .slots_sound = 1};
     return 0;
 }
 
@@ -249,7 +224,7 @@ static bool slot_is_sound(const struct fw_ring_geometry *geometry, enum fw_ring_
                           const uint8_t *slot)
 {
     return memcmp(slot + STATE2_MAGIC, state_magic[side], sizeof state_magic[side]) == 0 &&
-           u32_get(slot + STATE2_CRC) == block_crc(geometry->id, slot, STATE2_CRC) &&
+           fw_le32_get(slot + STATE2_CRC) == block_crc(geometry->id, slot, STATE2_CRC) &&
            slot[STATE2_FLAG] <= 1;
 }
 
@@ -262,11 +237,12 @@ static int pointer_read_2(const struct fw_ring_geometry *geometry, enum fw_ring_
     for (uint64_t i = 0; i < 2; i++) {
         const uint8_t *slot = area + i * FW_RING_BLOCK;
         /* A sound state in the wrong slot was put there by nobody of ours. */
-        if (!slot_is_sound(geometry, side, slot) || u64_get(slot + STATE2_SEQUENCE) % 2 != i) {
+        if (!slot_is_sound(geometry, side, slot) || fw_le64_get(slot + STATE2_SEQUENCE) % 2 != i) {
             continue;
         }
         sound++;
-        if (best == NULL || u64_get(slot + STATE2_SEQUENCE) > u64_get(best + STATE2_SEQUENCE)) {
+        if (best == NULL ||
+            fw_le64_get(slot + STATE2_SEQUENCE) > fw_le64_get(best + STATE2_SEQUENCE)) {
             best = slot;
         }
     }
@@ -276,12 +252,12 @@ static int pointer_read_2(const struct fw_ring_geometry *geometry, enum fw_ring_
                              first + 1, side_name(side));
     }
     *pointer = (struct fw_ring_pointer){
-        .position = u64_get(best + STATE2_POSITION),
+        .position = fw_le64_get(best + STATE2_POSITION),
         .flag = best[STATE2_FLAG] == 1,
-        .sequence = u64_get(best + STATE2_SEQUENCE),
-        .owner = u64_get(best + STATE2_OWNER),
-        .host = u64_get(best + STATE2_HOST),
-        .beat = u64_get(best + STATE2_BEAT),
+        .sequence = fw_le64_get(best + STATE2_SEQUENCE),
+        .owner = fw_le64_get(best + STATE2_OWNER),
+        .host = fw_le64_get(best + STATE2_HOST),
+        .beat = fw_le64_get(best + STATE2_BEAT),
         .slots_sound = sound,
     };
     return 0;
@@ -352,18 +328,18 @@ uint64_t fw_ring_pointer_write(const struct fw_ring_geometry *geometry, enum fw_
     }
     uint64_t place = fw_ring_area_offset(geometry, side);
     if (geometry->format == 1) {
-        u64_put(sector + STATE1_POSITION, pointer->position);
+        fw_le64_put(sector + STATE1_POSITION, pointer->position);
         sector[STATE1_FLAG] = pointer->flag ? FLAG_TRUE : FLAG_FALSE;
         return place;
     }
     memcpy(sector + STATE2_MAGIC, state_magic[side], sizeof state_magic[side]);
-    u64_put(sector + STATE2_SEQUENCE, pointer->sequence);
-    u64_put(sector + STATE2_POSITION, pointer->position);
-    u64_put(sector + STATE2_OWNER, pointer->owner);
-    u64_put(sector + STATE2_HOST, pointer->host);
-    u64_put(sector + STATE2_BEAT, pointer->beat);
+    fw_le64_put(sector + STATE2_SEQUENCE, pointer->sequence);
+    fw_le64_put(sector + STATE2_POSITION, pointer->position);
+    fw_le64_put(sector + STATE2_OWNER, pointer->owner);
+    fw_le64_put(sector + STATE2_HOST, pointer->host);
+    fw_le64_put(sector + STATE2_BEAT, pointer->beat);
     sector[STATE2_FLAG] = pointer->flag ? 1 : 0;
-    u32_put(sector + STATE2_CRC, block_crc(geometry->id, sector, STATE2_CRC));
+    fw_le32_put(sector + STATE2_CRC, block_crc(geometry->id, sector, STATE2_CRC));
     return place + pointer->sequence % 2 * FW_RING_BLOCK;
 }
 
@@ -385,10 +361,11 @@ void fw_ring_header_write(const struct fw_ring_geometry *geometry, uint64_t posi
                           const struct fw_ring_message *message, uint8_t *header)
 {
     FW_ASSERT(message->length <= geometry->message_max);
-    u32_put(header + HEADER_LENGTH, (uint32_t)message->length);
+    fw_le32_put(header + HEADER_LENGTH, (uint32_t)message->length);
     if (geometry->format == 2) {
-        u64_put(header + HEADER_POSITION, position);
-        u32_put(header + HEADER_CRC, message_crc(geometry, header, message->data, message->length));
+        fw_le64_put(header + HEADER_POSITION, position);
+        fw_le32_put(header + HEADER_CRC,
+                    message_crc(geometry, header, message->data, message->length));
     }
 }
 
@@ -403,7 +380,7 @@ static uint64_t message_sector(const struct fw_ring_geometry *geometry, uint64_t
 int fw_ring_header_read(const struct fw_ring_geometry *geometry, uint64_t position, uint64_t room,
                         const uint8_t *header, uint64_t *length, struct fw_reason *reason)
 {
-    uint64_t told = u32_get(header + HEADER_LENGTH);
+    uint64_t told = fw_le32_get(header + HEADER_LENGTH);
     if (fw_ring_message_size(geometry, told) > room) {
         return fw_reason_set(reason, -EBADMSG,
                              MESSAGE_PLACE "its length %" PRIu64
@@ -416,10 +393,10 @@ int fw_ring_header_read(const struct fw_ring_geometry *geometry, uint64_t positi
             reason, -EMSGSIZE, MESSAGE_PLACE "its length %" PRIu64 " is beyond our limit of %d",
             position, message_sector(geometry, position), told, FW_RING_MESSAGE_MAX);
     }
-    if (geometry->format == 2 && u64_get(header + HEADER_POSITION) != position) {
-        return fw_reason_set(reason, -EBADMSG,
-                             MESSAGE_PLACE "there is one that belongs to %" PRIu64, position,
-                             message_sector(geometry, position), u64_get(header + HEADER_POSITION));
+    if (geometry->format == 2 && fw_le64_get(header + HEADER_POSITION) != position) {
+        return fw_reason_set(
+            reason, -EBADMSG, MESSAGE_PLACE "there is one that belongs to %" PRIu64, position,
+            message_sector(geometry, position), fw_le64_get(header + HEADER_POSITION));
     }
     *length = told;
     return 0;
@@ -429,7 +406,7 @@ int fw_ring_message_check(const struct fw_ring_geometry *geometry, uint64_t posi
                           const uint8_t *header, uint64_t length, struct fw_reason *reason)
 {
     if (geometry->format == 1 ||
-        u32_get(header + HEADER_CRC) ==
+        fw_le32_get(header + HEADER_CRC) ==
             message_crc(geometry, header, header + geometry->header_size, length)) {
         return 0;
     }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "volume/message.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/crc32c.h"
+#include "base/endian.h"
 
 /* Where the fields are. */
 enum {
@@ -68,32 +68,6 @@ static bool kind_places(enum fw_volume_kind kind)
     return kind == FW_VOLUME_PLACE || kind == FW_VOLUME_GIVE_BACK || kind == FW_VOLUME_PLACED;
 }
 
-static void put32(uint8_t *to, uint32_t value)
-{
-    value = htole32(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static void put64(uint8_t *to, uint64_t value)
-{
-    value = htole64(value);
-    memcpy(to, &value, sizeof value);
-}
-
-static uint32_t get32(const uint8_t *from)
-{
-    uint32_t value;
-    memcpy(&value, from, sizeof value);
-    return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *from)
-{
-    uint64_t value;
-    memcpy(&value, from, sizeof value);
-    return le64toh(value);
-}
-
 static bool name_byte_is_valid(char byte)
 {
     return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
@@ -144,24 +118,24 @@ size_t fw_volume_message_encode(const struct fw_volume_message *message, uint8_t
     bytes[AT_KIND] = (uint8_t)message->kind;
     bytes[AT_FLAGS] = (uint8_t)message->flags;
     bytes[AT_NAME_LENGTH] = (uint8_t)name_length;
-    put32(bytes + AT_HOST, message->host);
-    put32(bytes + AT_RUNS, message->count);
-    put64(bytes + AT_NUMBER, message->number);
-    put64(bytes + AT_VALUE, message->value);
+    fw_le32_put(bytes + AT_HOST, message->host);
+    fw_le32_put(bytes + AT_RUNS, message->count);
+    fw_le64_put(bytes + AT_NUMBER, message->number);
+    fw_le64_put(bytes + AT_VALUE, message->value);
     memcpy(bytes + AT_UUID, message->uuid.bytes, FW_VOLUME_UUID_SIZE);
     uint8_t *to = bytes + FW_VOLUME_HEADER_SIZE;
     memcpy(to, message->name, name_length);
     to += name_length;
     for (uint32_t i = 0; i < message->count; i++) {
         const struct fw_volume_run *run = &message->runs[i];
-        put64(to, run->extent);
-        put64(to + 8, run->count);
-        put64(to + 16, run->generation);
-        put64(to + 24, run->logical);
+        fw_le64_put(to, run->extent);
+        fw_le64_put(to + 8, run->count);
+        fw_le64_put(to + 16, run->generation);
+        fw_le64_put(to + 24, run->logical);
         to += FW_VOLUME_RUN_SIZE;
     }
     size_t length = (size_t)(to - bytes);
-    put32(bytes + AT_CRC, fw_crc32c(0, bytes + AT_VERSION, length - AT_VERSION));
+    fw_le32_put(bytes + AT_CRC, fw_crc32c(0, bytes + AT_VERSION, length - AT_VERSION));
     return length;
 }
 
@@ -171,7 +145,7 @@ size_t fw_volume_message_length(const void *data, size_t size)
     if (size < FW_VOLUME_HEADER_SIZE) {
         return 0;
     }
-    uint32_t runs = get32(bytes + AT_RUNS);
+    uint32_t runs = fw_le32_get(bytes + AT_RUNS);
     if (runs > FW_VOLUME_RUNS_MAX || bytes[AT_NAME_LENGTH] > FW_VOLUME_NAME_MAX) {
         return 0;
     }
@@ -192,10 +166,10 @@ static int runs_decode(struct fw_volume_message *message, const uint8_t *from,
 {
     for (uint32_t i = 0; i < message->count; i++) {
         struct fw_volume_run *run = &message->runs[i];
-        run->extent = get64(from);
-        run->count = get64(from + 8);
-        run->generation = get64(from + 16);
-        run->logical = get64(from + 24);
+        run->extent = fw_le64_get(from);
+        run->count = fw_le64_get(from + 8);
+        run->generation = fw_le64_get(from + 16);
+        run->logical = fw_le64_get(from + 24);
         from += FW_VOLUME_RUN_SIZE;
         if (!run_is_valid(run, kind_places(message->kind))) {
             return fw_reason_set(reason, -EBADMSG,
@@ -215,7 +189,7 @@ int fw_volume_message_decode(struct fw_volume_message *message, const void *data
     if (length == 0 || fw_volume_message_length(data, length) != length) {
         return fw_reason_set(reason, -EBADMSG, "a message of %zu bytes has another length", length);
     }
-    if (get32(bytes + AT_CRC) != fw_crc32c(0, bytes + AT_VERSION, length - AT_VERSION)) {
+    if (fw_le32_get(bytes + AT_CRC) != fw_crc32c(0, bytes + AT_VERSION, length - AT_VERSION)) {
         return fw_reason_set(reason, -EBADMSG, "the checksum of a message is wrong");
     }
     if (bytes[AT_VERSION] != FW_VOLUME_VERSION || !is_kind(bytes[AT_KIND])) {
@@ -225,10 +199,10 @@ int fw_volume_message_decode(struct fw_volume_message *message, const void *data
     }
     fw_volume_message_init(message, (enum fw_volume_kind)bytes[AT_KIND]);
     message->flags = bytes[AT_FLAGS];
-    message->host = get32(bytes + AT_HOST);
-    message->count = get32(bytes + AT_RUNS);
-    message->number = get64(bytes + AT_NUMBER);
-    message->value = get64(bytes + AT_VALUE);
+    message->host = fw_le32_get(bytes + AT_HOST);
+    message->count = fw_le32_get(bytes + AT_RUNS);
+    message->number = fw_le64_get(bytes + AT_NUMBER);
+    message->value = fw_le64_get(bytes + AT_VALUE);
     memcpy(message->uuid.bytes, bytes + AT_UUID, FW_VOLUME_UUID_SIZE);
     memcpy(message->name, bytes + FW_VOLUME_HEADER_SIZE, bytes[AT_NAME_LENGTH]);
     bool is_named = bytes[AT_NAME_LENGTH] > 0;
