@@ -16,7 +16,7 @@
 #include "base/parse.h"
 #include "base/reason.h"
 #include "base/text.h"
-#include "cmd/cmd.h"
+#include "cmd/tool.h"
 #include "io/address.h"
 #include "io/clock.h"
 #include "io/reactor.h"
@@ -296,9 +296,9 @@ static bool line_make(struct fw_text *line, const struct admin_config *config,
     return is_one_line && !line->truncated;
 }
 
-static enum fw_cmd_status admin_with(const struct admin_config *config,
-                                     const struct fw_option_list *words)
+static enum fw_cmd_status admin_with(void *context, const struct fw_option_list *words)
 {
+    const struct admin_config *config = context;
     char memory[FW_JOBS_COMMAND_SIZE + 1];
     struct fw_text line;
     struct fw_reason reason;
@@ -330,19 +330,7 @@ static enum fw_cmd_status admin_run(int count, char **arguments)
 {
     struct admin_config config;
     const struct fw_option_table table = admin_table(&config);
-    struct fw_options options;
-    struct fw_option_list words = {.count = 0};
-    struct fw_reason reason;
-    int rc = fw_options_init(&options, &table, 1, &reason);
-    if (rc != 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
-    }
-    rc = fw_options_parse_arguments(&options, count, arguments, &words, &reason);
-    enum fw_cmd_status status =
-        rc == 0 ? admin_with(&config, &words)
-                : fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
-    fw_options_fini(&options);
-    return status;
+    return fw_tool_run(&table, count, arguments, admin_with);
 }
 
 const struct fw_command fw_cmd_admin = {

@@ -10,7 +10,7 @@
 
 #include "base/option.h"
 #include "base/reason.h"
-#include "cmd/cmd.h"
+#include "cmd/tool.h"
 #include "io/file.h"
 #include "log/recover.h"
 
@@ -25,13 +25,18 @@ static const struct fw_option log_options[] = {
                    .names = formats, .help = "print lines as text or as JSON objects"),
 };
 
+static struct fw_option_table log_table(struct log_config *config)
+{
+    return (struct fw_option_table){.module = "log",
+                                    .options = log_options,
+                                    .count = FW_ARRAY_LENGTH(log_options),
+                                    .config = config};
+}
+
 static void log_print_help(FILE *out)
 {
     struct log_config config;
-    const struct fw_option_table table = {.module = "log",
-                                          .options = log_options,
-                                          .count = FW_ARRAY_LENGTH(log_options),
-                                          .config = &config};
+    const struct fw_option_table table = log_table(&config);
     (void)fputs("usage: fairway log recover [OPTIONS] FILE\n"
                 "\n"
                 "Prints the lines that a server had logged but not yet written when it was\n"
@@ -74,33 +79,21 @@ static enum fw_cmd_status recover(const char *path, enum fw_log_layout layout)
     return FW_CMD_OK;
 }
 
+static enum fw_cmd_status log_with(void *context, const struct fw_option_list *words)
+{
+    const struct log_config *config = context;
+    if (words->count != 2 || strcmp(words->items[0], "recover") != 0) {
+        return fw_cmd_fail(FW_CMD_USAGE,
+                           "log takes 'recover' and one file; see 'fairway help log'");
+    }
+    return recover(words->items[1], config->format == 1 ? FW_LOG_LAYOUT_JSON : FW_LOG_LAYOUT_TEXT);
+}
+
 static enum fw_cmd_status log_run(int count, char **arguments)
 {
     struct log_config config;
-    const struct fw_option_table table = {.module = "log",
-                                          .options = log_options,
-                                          .count = FW_ARRAY_LENGTH(log_options),
-                                          .config = &config};
-    struct fw_options options;
-    struct fw_option_list rest = {.count = 0};
-    struct fw_reason reason;
-    int rc = fw_options_init(&options, &table, 1, &reason);
-    if (rc != 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
-    }
-    enum fw_cmd_status status;
-    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
-    if (rc != 0) {
-        status = fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
-    } else if (rest.count != 2 || strcmp(rest.items[0], "recover") != 0) {
-        status = fw_cmd_fail(FW_CMD_USAGE, "log takes 'recover' and one file; see 'fairway help "
-                                           "log'");
-    } else {
-        status =
-            recover(rest.items[1], config.format == 1 ? FW_LOG_LAYOUT_JSON : FW_LOG_LAYOUT_TEXT);
-    }
-    fw_options_fini(&options);
-    return status;
+    const struct fw_option_table table = log_table(&config);
+    return fw_tool_run(&table, count, arguments, log_with);
 }
 
 const struct fw_command fw_cmd_log = {

@@ -13,7 +13,7 @@
 #include "base/option.h"
 #include "base/reason.h"
 #include "base/thread.h"
-#include "cmd/cmd.h"
+#include "cmd/tool.h"
 #include "io/clock.h"
 #include "ring/core.h"
 #include "ring/inspect.h"
@@ -21,7 +21,6 @@
 enum {
     INPUT_FIRST = 64 << 10,
     DAMAGES_KEPT = 64,
-    JSON_BUFFER = 64 << 10,
     LINE_DATA_MAX = 60,
     NEW_FILE_SIZE = 1 << 20,
 };
@@ -467,12 +466,6 @@ static void on_damage(void *context, const char *text)
     view->damages++;
 }
 
-static int stdout_sink(const char *bytes, size_t length, void *context)
-{
-    (void)context;
-    return fwrite(bytes, 1, length, stdout) == length ? 0 : -EIO;
-}
-
 static void view_finish_json(struct view *view)
 {
     struct fw_json *json = &view->json;
@@ -493,8 +486,7 @@ static void view_finish_json(struct view *view)
     }
     fw_json_array_end(json);
     fw_json_object_end(json);
-    (void)!fw_json_finish(json); /* main() looks whether stdout took it. */
-    (void)fputc('\n', stdout);
+    fw_tool_json_end(json);
 }
 
 static enum fw_cmd_status disk_view(struct view *view, struct fw_disk *disk, uint32_t sector_size)
@@ -523,12 +515,10 @@ static enum fw_cmd_status disk_view(struct view *view, struct fw_disk *disk, uin
 static enum fw_cmd_status ring_view(const struct ring_config *config, const char *path,
                                     bool is_dump)
 {
-    static char buffer[JSON_BUFFER];
     const struct fw_disk_options options = {.path = path,
                                             .flags = FW_DISK_READ_ONLY | FW_DISK_DIRECT};
     struct fw_disk *disk;
     struct fw_reason reason;
-    struct fw_text text;
     int rc = fw_ring_disk_open(&disk, &options, &reason);
     if (rc != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
@@ -541,8 +531,7 @@ static enum fw_cmd_status ring_view(const struct ring_config *config, const char
     view->path = path;
     view->is_dump = is_dump;
     view->is_json = config->json;
-    fw_text_init(&text, buffer, sizeof buffer);
-    fw_json_init_sink(&view->json, &text, FW_JSON_PRETTY, stdout_sink, NULL);
+    fw_tool_json_begin(&view->json);
     enum fw_cmd_status status = disk_view(view, disk, sector_bytes[config->sector_size]);
     free(view);
     fw_disk_close(disk);
@@ -593,8 +582,7 @@ static void ring_print_help(FILE *out)
     fw_options_print_help(&table, 1, out);
 }
 
-static enum fw_cmd_status action_run(const struct ring_config *config,
-                                     const struct fw_option_list *words)
+static enum fw_cmd_status action_run(void *config, const struct fw_option_list *words)
 {
     if (words->count != 2) {
         return fw_cmd_fail(FW_CMD_USAGE,
@@ -612,19 +600,7 @@ static enum fw_cmd_status ring_run(int count, char **arguments)
 {
     struct ring_config config;
     const struct fw_option_table table = ring_table(&config);
-    struct fw_options options;
-    struct fw_option_list rest = {.count = 0};
-    struct fw_reason reason;
-    int rc = fw_options_init(&options, &table, 1, &reason);
-    if (rc != 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
-    }
-    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
-    enum fw_cmd_status status =
-        rc != 0 ? fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text)
-                : action_run(&config, &rest);
-    fw_options_fini(&options);
-    return status;
+    return fw_tool_run(&table, count, arguments, action_run);
 }
 
 const struct fw_command fw_cmd_ring = {

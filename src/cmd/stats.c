@@ -15,9 +15,9 @@
 #include "base/parse.h"
 #include "base/reason.h"
 #include "cmd/ask.h"
-#include "cmd/cmd.h"
+#include "cmd/tool.h"
 
-enum { COLUMNS_MAX = 64, QUESTION_SIZE = 128, GROUP_MAX = 64, JSON_BUFFER = 4096 };
+enum { COLUMNS_MAX = 64, QUESTION_SIZE = 128, GROUP_MAX = 64 };
 
 struct stats_config {
     const char *server;
@@ -47,13 +47,18 @@ struct stats {
     size_t count;
 };
 
+static struct fw_option_table stats_table(struct stats_config *config)
+{
+    return (struct fw_option_table){.module = "stats",
+                                    .options = stats_options,
+                                    .count = FW_ARRAY_LENGTH(stats_options),
+                                    .config = config};
+}
+
 static void stats_print_help(FILE *out)
 {
     struct stats_config config;
-    const struct fw_option_table table = {.module = "stats",
-                                          .options = stats_options,
-                                          .count = FW_ARRAY_LENGTH(stats_options),
-                                          .config = &config};
+    const struct fw_option_table table = stats_table(&config);
     (void)fputs("usage: fairway stats [OPTIONS] [GROUP]\n"
                 "\n"
                 "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
@@ -96,11 +101,6 @@ static bool stats_read(struct stats *stats, char *answer)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static int json_sink(const char *bytes, size_t length, void *context)
-{
-    return fwrite(bytes, 1, length, context) == length ? 0 : -EIO;
-}
-
 static void json_value(struct fw_json *json, const char *value)
 {
     uint64_t number;
@@ -117,14 +117,11 @@ static bool is_same(const char *left, const char *right)
 }
 
 /* Each thing's rows follow each other: so the server writes them. */
-static int stats_print_json(const struct stats *stats)
+static void stats_print_json(const struct stats *stats)
 {
-    char memory[JSON_BUFFER];
-    struct fw_text buffer;
     struct fw_json json;
     const char *thing = NULL;
-    fw_text_init(&buffer, memory, sizeof memory);
-    fw_json_init_sink(&json, &buffer, FW_JSON_PRETTY, json_sink, stdout);
+    fw_tool_json_begin(&json);
     fw_json_object_begin(&json);
     for (size_t i = 0; i < stats->count; i++) {
         const struct stat *row = &stats->rows[i];
@@ -144,9 +141,7 @@ static int stats_print_json(const struct stats *stats)
         fw_json_object_end(&json);
     }
     fw_json_object_end(&json);
-    int rc = fw_json_finish(&json);
-    (void)putchar('\n');
-    return rc;
+    fw_tool_json_end(&json);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -270,43 +265,31 @@ static enum fw_cmd_status stats_show(const struct stats_config *config, const ch
     if (rc != 0) {
         return fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
     }
-    rc = stats_read(&stats, answer) ? 0 : -ENOMEM;
-    if (rc == 0 && config->json) {
-        rc = stats_print_json(&stats);
-    } else if (rc == 0) {
+    bool is_read = stats_read(&stats, answer);
+    if (is_read && config->json) {
+        stats_print_json(&stats);
+    } else if (is_read) {
         stats_print_tables(&stats);
     }
     free(stats.rows);
     free(answer);
-    return rc == 0 ? FW_CMD_OK : fw_cmd_fail(FW_CMD_FAILED, "cannot show the figures");
+    return is_read ? FW_CMD_OK : fw_cmd_fail(FW_CMD_FAILED, "no memory to show the figures");
+}
+
+static enum fw_cmd_status stats_with(void *config, const struct fw_option_list *words)
+{
+    if (words->count > 1) {
+        return fw_cmd_fail(FW_CMD_USAGE,
+                           "stats takes one group of figures; see 'fairway help stats'");
+    }
+    return stats_show(config, words->count == 1 ? words->items[0] : "");
 }
 
 static enum fw_cmd_status stats_run(int count, char **arguments)
 {
     struct stats_config config;
-    const struct fw_option_table table = {.module = "stats",
-                                          .options = stats_options,
-                                          .count = FW_ARRAY_LENGTH(stats_options),
-                                          .config = &config};
-    struct fw_options options;
-    struct fw_option_list rest = {.count = 0};
-    struct fw_reason reason;
-    int rc = fw_options_init(&options, &table, 1, &reason);
-    if (rc != 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
-    }
-    enum fw_cmd_status status;
-    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
-    if (rc != 0) {
-        status = fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
-    } else if (rest.count > 1) {
-        status = fw_cmd_fail(FW_CMD_USAGE, "stats takes one group of figures; see 'fairway help "
-                                           "stats'");
-    } else {
-        status = stats_show(&config, rest.count == 1 ? rest.items[0] : "");
-    }
-    fw_options_fini(&options);
-    return status;
+    const struct fw_option_table table = stats_table(&config);
+    return fw_tool_run(&table, count, arguments, stats_with);
 }
 
 const struct fw_command fw_cmd_stats = {

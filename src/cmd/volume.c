@@ -16,12 +16,13 @@
 #include "base/json.h"
 #include "base/option.h"
 #include "base/thread.h"
+#include "cmd/tool.h"
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/disk.h"
 #include "volume/store.h"
 
-enum { JSON_BUFFER = 64 << 10, UUID_TEXT = 2 * FW_VOLUME_UUID_SIZE + 1 };
+enum { UUID_TEXT = 2 * FW_VOLUME_UUID_SIZE + 1 };
 
 static const struct fw_option volume_options[] = {
     FW_OPTION_SIZE(struct fw_cmd_volume, size, .name = "size", .default_text = "0",
@@ -321,19 +322,10 @@ static void json_group(struct fw_json *json, const struct view *view)
 
 enum { SHOW_GROUP = 1 << 0, SHOW_VOLUMES = 1 << 1, SHOW_HOSTS = 1 << 2, SHOW_EXTENTS = 1 << 3 };
 
-static int stdout_sink(const char *bytes, size_t length, void *context)
-{
-    (void)context;
-    return fwrite(bytes, 1, length, stdout) == length ? 0 : -EIO;
-}
-
 static void show_json(const struct view *view, unsigned what)
 {
-    static char buffer[JSON_BUFFER];
-    struct fw_text text;
     struct fw_json json;
-    fw_text_init(&text, buffer, sizeof buffer);
-    fw_json_init_sink(&json, &text, FW_JSON_PRETTY, stdout_sink, NULL);
+    fw_tool_json_begin(&json);
     fw_json_object_begin(&json);
     if ((what & SHOW_GROUP) != 0) {
         json_group(&json, view);
@@ -345,8 +337,7 @@ static void show_json(const struct view *view, unsigned what)
         json_hosts(&json, view, (what & SHOW_EXTENTS) != 0);
     }
     fw_json_object_end(&json);
-    (void)!fw_json_finish(&json); /* main() looks whether stdout took it. */
-    (void)fputc('\n', stdout);
+    fw_tool_json_end(&json);
 }
 
 static void show_volumes(const struct view *view)
@@ -448,9 +439,9 @@ static void volume_print_help(FILE *out)
     fw_options_print_help(&table, 1, out);
 }
 
-static enum fw_cmd_status action_run(struct fw_cmd_volume *config,
-                                     const struct fw_option_list *words)
+static enum fw_cmd_status action_run(void *context, const struct fw_option_list *words)
 {
+    struct fw_cmd_volume *config = context;
     const struct action *action = NULL;
     for (size_t i = 0; words->count > 0 && i < FW_ARRAY_LENGTH(actions); i++) {
         if (strcmp(actions[i].name, words->items[0]) == 0) {
@@ -478,19 +469,7 @@ static enum fw_cmd_status volume_run(int count, char **arguments)
 {
     struct fw_cmd_volume config = {.path = NULL};
     const struct fw_option_table table = volume_table(&config);
-    struct fw_options options;
-    struct fw_option_list rest = {.count = 0};
-    struct fw_reason reason;
-    int rc = fw_options_init(&options, &table, 1, &reason);
-    if (rc != 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
-    }
-    rc = fw_options_parse_arguments(&options, count, arguments, &rest, &reason);
-    enum fw_cmd_status status =
-        rc != 0 ? fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text)
-                : action_run(&config, &rest);
-    fw_options_fini(&options);
-    return status;
+    return fw_tool_run(&table, count, arguments, action_run);
 }
 
 const struct fw_command fw_cmd_volume = {

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/tool.h"
+
+#include <errno.h>
+
+#include "base/reason.h"
+#include "base/text.h"
+
+enum { JSON_BUFFER = 64 << 10 };
+
+enum fw_cmd_status fw_tool_run(const struct fw_option_table *table, int count, char **arguments,
+                               enum fw_cmd_status (*run)(void *config,
+                                                         const struct fw_option_list *words))
+{
+    struct fw_options options;
+    struct fw_option_list words = {.count = 0};
+    struct fw_reason reason;
+    int rc = fw_options_init(&options, table, 1, &reason);
+    if (rc != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    rc = fw_options_parse_arguments(&options, count, arguments, &words, &reason);
+    enum fw_cmd_status status =
+        rc == 0 ? run(table->config, &words)
+                : fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
+    fw_options_fini(&options);
+    return status;
+}
+
+static int stdout_sink(const char *bytes, size_t length, void *context)
+{
+    (void)context;
+    return fwrite(bytes, 1, length, stdout) == length ? 0 : -EIO;
+}
+
+void fw_tool_json_begin(struct fw_json *json)
+{
+    static char memory[JSON_BUFFER];
+    static struct fw_text buffer;
+    fw_text_init(&buffer, memory, sizeof memory);
+    fw_json_init_sink(json, &buffer, FW_JSON_PRETTY, stdout_sink, NULL);
+}
+
+void fw_tool_json_end(struct fw_json *json)
+{
+    (void)!fw_json_finish(json);
+    (void)fputc('\n', stdout);
+}

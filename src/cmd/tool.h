@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the commands for people have in common: options before they begin, and JSON on stdout.
+ *
+ * A process runs one command, so there is one JSON document at a time and its buffer is static.
+ */
+#pragma once
+
+#include "base/json.h"
+#include "base/option.h"
+#include "cmd/cmd.h"
+
+/*
+ * Fills the table's struct with defaults and the arguments, and then calls run() with it and the
+ * words that are no options. Strings in both live as long as run() does.
+ */
+enum fw_cmd_status fw_tool_run(const struct fw_option_table *table, int count, char **arguments,
+                               enum fw_cmd_status (*run)(void *config,
+                                                         const struct fw_option_list *words));
+
+/* Begins a document on stdout. */
+void fw_tool_json_begin(struct fw_json *json);
+
+/* Ends it, with a new line. main() looks whether stdout took all of it. */
+void fw_tool_json_end(struct fw_json *json);
