@@ -75,7 +75,8 @@ fuzz: ## let each fuzz target run for SECONDS (60)
 	@tools/fuzz $(SECONDS)
 
 simulate: all ## run every scenario of the simulator with SEEDS (1000) seeds
-	@$(BUILD)/simulate --seeds $(SEEDS)
+	@$(BUILD)/simulate --list | awk '!/planted bug/ { print $$1 }' | \
+	  xargs -P "$$(nproc)" -I '{}' $(BUILD)/simulate --scenario '{}' --seeds $(SEEDS)
 
 mutants: all ## make known mistakes in engine, jobs and server; the simulator must find each
 	@tests/simulate/mutants/mutants --build $(BUILD)
