@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "cache/auth.h"
+#include "cache/stats.h"
 #include "engine/core.h"
 #include "io/address.h"
 #include "io/clock.h"
@@ -339,6 +340,18 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index)
 {
     return index < server->listening_count ? &server->listening[index].listener.address : NULL;
+}
+
+bool fw_server_visit_stats(struct fw_server *server, const char *group,
+                           void (*emit)(void *context, const char *name, const char *value),
+                           void *context)
+{
+    return fw_stats_visit(&server->cache, group, emit, context);
+}
+
+bool fw_server_is_ready(const struct fw_server *server)
+{
+    return atomic_load(&server->wish) == FW_SERVER_RUN;
 }
 
 struct fw_metrics *fw_server_metrics(struct fw_server *server)

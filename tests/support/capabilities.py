@@ -173,6 +173,7 @@ def libfuzzer():
 
 PROBES = {
     "afl": afl,
+    "chromium": _program("chromium"),
     "clang-format": _program("clang-format"),
     "fibres": fibres,
     "file-holes": file_holes,
@@ -183,6 +184,7 @@ PROBES = {
     "memcached": _program("memcached"),
     "memory-policy": memory_policy,
     "mounts": mounts,
+    "promtool": _program("promtool"),
     "root": root,
     "spin": _program("spin"),
     "two-cpus": two_cpus,

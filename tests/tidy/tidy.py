@@ -29,6 +29,7 @@ MODULES = {
     "base": "",
     "io": "base",
     "log": "base io",
+    "http": "base io log",
     "engine": "base io log",
     "jobs": "base io log",
     "epoch": "base io log",
@@ -37,7 +38,7 @@ MODULES = {
     "volume": "base io log ring jobs",
     "cache": "base io log engine jobs epoch sched ring volume",
     "server": "base io log engine jobs epoch sched ring volume cache",
-    "cmd": "base io log engine jobs epoch sched ring volume cache server",
+    "cmd": "base io log engine jobs epoch sched ring volume cache server http",
 }
 
 # The public headers, and the module each belongs to. All may use api.h.
@@ -69,7 +70,7 @@ ADAPTERS = {
     "src/volume/device_mapper.c": "libdevmapper.h",
     "src/volume/sanlock.c": "sanlock.h sanlock_admin.h sanlock_resource.h sanlock_rv.h",
     "src/volume/nbdkit.c": "nbdkit-plugin.h",
-    "src/server/http.c": "microhttpd.h",
+    "src/http/http.c": "microhttpd.h",
 }
 
 # What banned.h cannot catch, because a later system header declares it. The last column is where it
