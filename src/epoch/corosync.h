@@ -86,4 +86,4 @@ FW_MUST_CHECK int fw_corosync_open(struct fw_group **group, struct fw_reactor *r
  */
 void fw_corosync_close(struct fw_group *group, void (*closed)(void *argument), void *argument);
 
-void fw_corosync_status(const struct fw_group *group, struct fw_corosync_status *status);
+void fw_corosync_status(struct fw_group *group, struct fw_corosync_status *status);

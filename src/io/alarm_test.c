@@ -149,7 +149,7 @@ static void test_moved(void **state)
     fw_alarm_set(&alarms[0], from_now(1)); /* Earlier. */
     wait_for(0, 1);
     int64_t soon = from_now(2);
-    int64_t later = soon + 4 * FW_NS_PER_MS;
+    int64_t later = soon + INT64_C(4) * FW_NS_PER_MS;
     fw_alarm_set(&alarms[0], soon);
     settime_count = 0;
     fw_alarm_set(&alarms[0], later - 1);
