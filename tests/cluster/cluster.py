@@ -21,6 +21,7 @@ process everywhere. A node is in the net 10.99.0.0/24; node I has 10.99.0.I and 
 Nothing is left behind: namespaces, mounts and processes are gone when the first process in there ends.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -135,24 +136,25 @@ class Node:
         self.number = number
         self.name = f"n{number}"
         self.address = f"{NET}.{number}"
+        self.space = f"{cluster.name}-{self.name}"  # Its network namespace, and its port of the switch.
         self.folder = cluster.folder / self.name
-        self.shm = pathlib.Path("/dev/shm", self.name)
+        self.shm = pathlib.Path("/dev/shm", self.space)
         self.corosync = None
         self.is_cut = False
         for folder in (self.folder, self.folder / "run", self.folder / "state", self.shm):
             folder.mkdir()
-        run("ip", "netns", "add", self.name)
-        run("ip", "link", "add", "eth0", "netns", self.name, "type", "veth",
-            "peer", "name", self.name, "netns", cluster.switch)
-        run("ip", "-n", cluster.switch, "link", "set", self.name, "master", "br0", "up")
-        run("ip", "-n", self.name, "address", "add", f"{self.address}/24", "dev", "eth0")
-        run("ip", "-n", self.name, "link", "set", "lo", "up")
-        run("ip", "-n", self.name, "link", "set", "eth0", "up")
+        run("ip", "netns", "add", self.space)
+        run("ip", "link", "add", "eth0", "netns", self.space, "type", "veth",
+            "peer", "name", self.space, "netns", cluster.switch)
+        run("ip", "-n", cluster.switch, "link", "set", self.space, "master", "br0", "up")
+        run("ip", "-n", self.space, "address", "add", f"{self.address}/24", "dev", "eth0")
+        run("ip", "-n", self.space, "link", "set", "lo", "up")
+        run("ip", "-n", self.space, "link", "set", "eth0", "up")
 
     def start(self, arguments, **options):
         """Starts a program on the node; the process is the program itself, not a shell around it."""
         script = f'mount --bind {self.folder}/run /run && mount --bind {self.shm} /dev/shm && exec "$@"'
-        return subprocess.Popen(["ip", "netns", "exec", self.name, "sh", "-c", script, "sh",
+        return subprocess.Popen(["ip", "netns", "exec", self.space, "sh", "-c", script, "sh",
                                  *map(str, arguments)], stdin=subprocess.DEVNULL, **options)
 
     def run(self, *arguments):
@@ -166,19 +168,19 @@ class Node:
 
     def cut(self):
         """Nobody hears it any more, and it hears nobody, but its interface stays up."""
-        run("ip", "-n", self.cluster.switch, "link", "set", self.name, "nomaster")
+        run("ip", "-n", self.cluster.switch, "link", "set", self.space, "nomaster")
         self.is_cut = True
 
     def heal(self):
-        run("ip", "-n", self.cluster.switch, "link", "set", self.name, "master", "br0")
+        run("ip", "-n", self.cluster.switch, "link", "set", self.space, "master", "br0")
         self.is_cut = False
 
     def unplug(self):
         """The same, but it notices: the interface has no carrier."""
-        run("ip", "-n", self.cluster.switch, "link", "set", self.name, "down")
+        run("ip", "-n", self.cluster.switch, "link", "set", self.space, "down")
 
     def plug(self):
-        run("ip", "-n", self.cluster.switch, "link", "set", self.name, "up")
+        run("ip", "-n", self.cluster.switch, "link", "set", self.space, "up")
 
     # ---- its Corosync ------------------------------------------------------------------------
 
@@ -211,13 +213,16 @@ class Node:
 
 
 class Cluster:
+    serial = itertools.count(1)
+
     def __init__(self, folder, count, token_ms=300, consensus_ms=360):
         assert inside(), "only inside namespaces: see the top of cluster.py"
         self.folder = pathlib.Path(folder)
         self.count = count
         self.token_ms = token_ms
         self.consensus_ms = consensus_ms
-        self.switch = "sw"
+        self.name = f"c{next(self.serial)}"  # There may be several.
+        self.switch = f"{self.name}-switch"
         self.nodes = []
 
     def __enter__(self):
@@ -236,7 +241,7 @@ class Cluster:
                 node.corosync_kill()
             if kind is not None:
                 self.show(node)
-            run("ip", "netns", "delete", node.name)
+            run("ip", "netns", "delete", node.space)
             shutil.rmtree(node.shm, ignore_errors=True)
         run("ip", "netns", "delete", self.switch)
 
