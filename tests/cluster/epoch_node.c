@@ -6,7 +6,7 @@
  *
  * It asks for an epoch PACE_MS after each answer. Its data is as that of tests/support/epochs.h:
  * a bit for its place, a one, and a number of its own. A line each, in the order in which it
- * happens:
+ * happens, each with the time in front (nanoseconds of the machine's monotonic clock):
  *
  *     view ID QUORATE JOINED MEMBER...     0 or 1, and the members' numbers
  *     told LIFE NUMBER MASK COUNT SUM      an epoch has started, with this data
@@ -55,6 +55,11 @@ static uint64_t asked;
 static uint32_t open_count; /* Of what must be closed before the end. */
 static bool is_over;
 
+static void say_begin(const char *kind)
+{
+    (void)printf("%" PRId64 " %s", fw_clock_now_ns(), kind);
+}
+
 static void say_end(void)
 {
     if (putchar('\n') == EOF || fflush(stdout) != 0) {
@@ -64,7 +69,8 @@ static void say_end(void)
 
 static _Noreturn void wrong(const char *what)
 {
-    (void)printf("wrong %s", what);
+    say_begin("wrong");
+    (void)printf(" %s", what);
     say_end();
     exit(EXIT_FAILURE); /* NOLINT(concurrency-mt-unsafe): one thread. */
 }
@@ -97,7 +103,8 @@ static void told(void *argument, int64_t answer, void *combined, size_t length)
     fw_alarm_set(&pace, fw_clock_now_ns() + pace_ns);
     if (answer < 0) {
         number = FW_EPOCH_FIRST;
-        (void)printf("error %d", (int)-answer);
+        say_begin("error");
+        (void)printf(" %d", (int)-answer);
         say_end();
         return;
     }
@@ -116,7 +123,8 @@ static void told(void *argument, int64_t answer, void *combined, size_t length)
         wrong("it is not in its own epoch");
     }
     number = answer;
-    (void)printf("told %" PRIu64 " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
+    say_begin("told");
+    (void)printf(" %" PRIu64 " %" PRId64 " %" PRIu64 " %" PRIu64 " %" PRIu64,
                  cluster.coordinator.incarnation, answer, reduced.mask, reduced.count, reduced.sum);
     say_end();
 }
@@ -157,7 +165,8 @@ static void group_delivered(struct fw_group *of, uint64_t sender, const void *by
 
 static void group_viewed(struct fw_group *of, const struct fw_group_view *view)
 {
-    (void)printf("view %" PRIu64 " %d %d", view->id, view->is_quorate, view->has_joined);
+    say_begin("view");
+    (void)printf(" %" PRIu64 " %d %d", view->id, view->is_quorate, view->has_joined);
     for (uint32_t i = 0; i < view->count; i++) {
         (void)printf(" %" PRIu64, view->members[i]);
     }
@@ -268,7 +277,7 @@ int main(int argc, char **argv)
         (void)fw_reactor_poll(reactor, -1);
     }
     fw_reactor_destroy(reactor);
-    (void)printf("over");
+    say_begin("over");
     say_end();
     return EXIT_SUCCESS;
 }

@@ -39,18 +39,19 @@ class Ledger:
 class Scheduler:
     """An epoch_node. All but its constructor and read() are for the test's own thread."""
 
-    def __init__(self, program, node, ledger, group):
+    def __init__(self, program, node, ledger, group, pace_ms):
         self.node = node
         self.ledger = ledger
         self.mask = 1 << (node.number - 1)
         self.told = []    # (life, number, mask, count, sum), all of them.
+        self.told_ns = []  # When, of the machine's monotonic clock.
         self.errors = []
         self.views = []   # (is quorate, has joined, members).
         self.unsure = []
         self.last_line = ""
         self.is_frozen = False
         with open(node.folder / "epoch_node.log", "ab") as log:
-            self.process = node.start([program, group, node.number - 1, TIMEOUT_MS, PACE_MS],
+            self.process = node.start([program, group, node.number - 1, TIMEOUT_MS, pace_ms],
                                       stdout=subprocess.PIPE, stderr=log, text=True)
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
@@ -59,11 +60,12 @@ class Scheduler:
         for line in self.process.stdout:
             if not line.endswith("\n"):
                 break  # It was killed in the middle.
-            kind, *words = line.split()
+            at, kind, *words = line.split()
             self.last_line = line.strip()
             if kind == "told":
                 epoch = tuple(map(int, words))
                 self.told.append(epoch)
+                self.told_ns.append(int(at))
                 self.unsure.append(epoch)
             elif kind == "error":
                 self.errors.append(int(words[0]))
@@ -93,7 +95,7 @@ class Scheduler:
         status = self.process.wait(timeout=DEADLINE_S)
         self.reader.join()
         self.process.stdout.close()
-        assert status == 0 and self.last_line == "over", f"{self.node.name}: status {status}, {self.last_line}"
+        assert status == 0 and self.last_line.endswith(" over"), f"{self.node.name}: status {status}, {self.last_line}"
 
     def wait_for_error(self, *numbers, since=0):
         """Until it is told of one of these errors, after so many errors."""
@@ -104,10 +106,11 @@ class Scheduler:
 class Schedulers:
     """One on each node, in one group."""
 
-    def __init__(self, program, cluster, group="fairway"):
+    def __init__(self, program, cluster, group="fairway", pace_ms=PACE_MS):
         self.program = program
         self.cluster = cluster
         self.group = group
+        self.pace_ms = pace_ms
         self.ledger = Ledger()
         self.running = [None] * cluster.count
 
@@ -129,7 +132,7 @@ class Schedulers:
         for number in numbers or range(1, self.cluster.count + 1):
             assert self.running[number - 1] is None
             self.running[number - 1] = Scheduler(self.program, self.cluster.nodes[number - 1], self.ledger,
-                                                 self.group)
+                                                 self.group, self.pace_ms)
         return self.running[(numbers or (1,))[0] - 1]
 
     def kill(self, number):
