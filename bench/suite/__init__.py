@@ -2,14 +2,44 @@
 """The benchmarks that bench/run knows."""
 
 from .context import Benchmark, Context, Unavailable
-from . import cache, epoch, hits, idle, jobs, log, measure, memory, micro, network, ring, sched, simulate
+from . import (
+    cache,
+    epoch,
+    hits,
+    idle,
+    instructions,
+    jobs,
+    log,
+    measure,
+    memory,
+    micro,
+    network,
+    ring,
+    sched,
+    simulate,
+)
 
 __all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
+
+MODULES = (
+    network,
+    cache,
+    memory,
+    hits,
+    idle,
+    simulate,
+    log,
+    jobs,
+    ring,
+    sched,
+    epoch,
+    instructions,
+)
 
 
 def benchmarks(build):
     """From name to Benchmark: first the micro-benchmarks that were built, then the servers."""
     found = dict(micro.benchmarks(build))
-    for module in (network, cache, memory, hits, idle, simulate, log, jobs, ring, sched, epoch):
+    for module in MODULES:
         found.update(module.BENCHMARKS)
     return found

@@ -353,6 +353,12 @@ struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
     return flows;
 }
 
+void fw_flows_count_open(struct fw_flows *flows, uint32_t cost)
+{
+    fw_counter_increment(&flows->figures[0].passed);
+    fw_counter_add(&flows->of[0].cost, cost);
+}
+
 /* Nobody waits here any more; what was counted is kept. */
 static void flow_bequeath(struct fw_flows *past, const struct fw_flows *flows, uint32_t number)
 {

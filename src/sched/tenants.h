@@ -144,6 +144,13 @@ static inline uint32_t fw_flows_number(const struct fw_flows *flows,
     return FW_LIKELY(class->tenant < count) ? class->tenant : 0;
 }
 
+/*
+ * The default tenant was served, at that cost, by an owner of a head that had no need to ask it:
+ * under a policy that gives requests out as they come, where nobody is due anything. All that the
+ * scheduler costs such a server is here, where it can be measured.
+ */
+void fw_flows_count_open(struct fw_flows *flows, uint32_t cost);
+
 static inline uint32_t fw_sched_cost(uint32_t cost)
 {
     return cost < FW_SCHED_COST_MAX ? cost : FW_SCHED_COST_MAX;

@@ -88,6 +88,7 @@ static int ruling_create(struct fw_ruling **made, const struct fw_tenant_section
         free(ruling);
         return rc;
     }
+    ruling->is_empty = sections->count == 0;
     atomic_init(&ruling->user_count, 1);
     rc = ruling_set_texts(ruling, sections, tenants);
     if (rc != 0) {
@@ -118,6 +119,7 @@ static void core_take_ruling(struct fw_server_core *core)
     struct fw_ruling *old = core->ruling;
     core->ruling = ruling;
     core->cache.gate = fw_rules_look_at_requests(ruling->rules) ? &core->gate : NULL;
+    core->is_open = core->policy == FW_SCHED_FIFO && ruling->is_empty;
     if (old != NULL) {
         fw_tenancy_put(old);
     }
@@ -138,6 +140,7 @@ static void core_change(struct fw_message *message)
             FW_LOG(server, ERROR, "core %u stays with its policy: %s", core->engine->index,
                    strerrordesc_np(-rc));
             core->policy = before;
+            core->is_open = false;
         }
     }
     fw_mutex_lock(&server->lock);

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <fairway/sched.h>
@@ -33,6 +34,7 @@ struct fw_server_core;
 /* Constant once made. */
 struct fw_ruling {
     _Atomic uint32_t user_count;
+    bool is_empty; /* No tenant has a section: all are the default's, and that is due nothing. */
     struct fw_rules *rules;
     char **texts; /* What each tenant's section says behind `match`, by its number; or NULL. */
     uint32_t text_count;

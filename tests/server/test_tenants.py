@@ -316,6 +316,26 @@ def test_reload_while_busy(serve):
     assert number(found, "cost") >= LINE_COST * sum(asked)
 
 
+def test_open_to_all_and_back(serve):
+    """Without tenants nobody is asked to wait; with some again, who was let in meanwhile is served too."""
+    closed = TWO.format(policy="wfq", threads=2, web=2, batch=1)
+    texts = [closed, closed[:closed.index("[tenant")].replace("wfq", "fifo")]
+    with serve(texts[1], listeners=3) as server:
+        clients = flooded(server, server.addresses[:2], LINE, 4, 2000)
+        with server.connect(server.addresses[2]) as watcher:
+            for turn in range(12):
+                server.path.write_text(texts[turn % 2])
+                server.process.send_signal(signal.SIGHUP)
+                policy = ("wfq", "fifo")[turn % 2]
+                wait_until(lambda: rows(watcher), lambda seen: seen["policy"] == policy)
+            drain(clients, b"END\r\n")
+            found = wait_until(lambda: rows(watcher), lambda seen: number(seen, "web:waiting") ==
+                               number(seen, "batch:waiting") == number(seen, "default:waiting") == 0)
+    asked = sum(client.count for several in clients for client in several)
+    assert number(found, "cost") >= LINE_COST * asked
+    assert number(found, "default:cost") > LINE_COST
+
+
 def test_reload_of_what_is_wrong(serve):
     """The server keeps what it has, and says what is wrong."""
     with serve(TWO.format(policy="wfq", threads=1, web=3, batch=1), listeners=3) as server:
