@@ -527,7 +527,8 @@ static enum outcome connection_turn(struct fw_connection *connection)
 
 /*
  * Before the scheduler chooses: asks who else has come, if that was not done for some time. The
- * engine does it between two rounds, but a round has many ticks.
+ * engine does it between two rounds, but a round has many ticks. While the reactor brings many at a
+ * time there may be more behind them, and one of those may be the one to choose.
  */
 static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uint32_t cost)
 {
@@ -538,7 +539,11 @@ static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uin
     core->unseen_cost += cost + FW_CONNECTION_TURN_COST;
     if (core->unseen_cost >= FW_CONNECTION_LOOK_COST) {
         core->unseen_cost = 0;
-        (void)fw_reactor_poll(core->reactor, 0);
+        uint32_t looks = 1;
+        while (fw_reactor_poll(core->reactor, 0) >= FW_CONNECTION_LOOK_MANY &&
+               looks < FW_CONNECTION_LOOKS) {
+            looks++;
+        }
     }
 }
 

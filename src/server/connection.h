@@ -23,8 +23,10 @@
  *
  * Whose it is, it is told by the server's rules (server/tenancy.h) when it is accepted, before any
  * of its bytes are read, and again when it has logged in. Where the policy sets tenants apart a
- * tick is short, and before the next one is let in the reactor is asked who else has come: a flood
- * holds another tenant up for the rest of one tick, some tens of microseconds.
+ * tick is short, and before the next one is let in the reactor is asked who else has come, as soon
+ * as FW_CONNECTION_LOOK_COST has been spent since it was last asked. So a flood holds another
+ * tenant up for that and for the turn that was under way: some tens of microseconds, and as much
+ * with thousands of connections as with one.
  *
  * Where a rule looks at keys or commands, each command is asked about (cache/gate.h): one that is
  * another tenant's than was admitted ends the turn, and waits to be admitted as that tenant's. What
@@ -80,9 +82,11 @@ enum {
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
     /* Where tenants are set apart, in the units of fw_session_cost(): */
-    FW_CONNECTION_TICK_COST = 64, /* A tick that has cost so much ends. */
-    FW_CONNECTION_LOOK_COST = 64, /* After so much the reactor is asked. */
-    FW_CONNECTION_TURN_COST = 8,  /* What a turn's system calls add to that. */
+    FW_CONNECTION_TICK_COST = 128, /* A tick that has cost so much ends. */
+    FW_CONNECTION_LOOK_COST = 128, /* After so much the reactor is asked; */
+    FW_CONNECTION_LOOK_MANY = 128, /* and asked again if it has so much to say, */
+    FW_CONNECTION_LOOKS = 32,      /* up to so often. */
+    FW_CONNECTION_TURN_COST = 8,   /* What a turn's system calls add. */
 };
 
 /* What the connections of one core share; the turn's. */
