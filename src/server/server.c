@@ -333,6 +333,7 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         fw_server_destroy(made);
         return rc == -EINVAL ? rc : -EADDRNOTAVAIL;
     }
+    fw_tenancy_check_listeners(made);
     *server = made;
     return 0;
 }

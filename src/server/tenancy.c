@@ -194,6 +194,27 @@ int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
     return rc;
 }
 
+void fw_tenancy_check_listeners(struct fw_server *server)
+{
+    const struct fw_address *listeners[FW_LISTENERS_MAX];
+    for (uint32_t i = 0; i < server->listening_count; i++) {
+        listeners[i] = &server->listening[i].listener.address;
+    }
+    enum fw_sched_policy_number policy;
+    struct fw_ruling *ruling = fw_tenancy_get(server, &policy);
+    const struct fw_rule *rule;
+    for (uint32_t from = 0; (rule = fw_rules_next_lost(ruling->rules, &from, listeners,
+                                                       server->listening_count)) != NULL;) {
+        char text[FW_ADDRESS_TEXT_SIZE];
+        fw_address_format(&rule->listener, text);
+        FW_LOG(server, WARNING,
+               "a rule of [tenant %s] names the listener %s, and this server has none like it: the "
+               "rule will never hold",
+               fw_tenants_name(server->tenants, rule->verdict.tenant), text);
+    }
+    fw_tenancy_put(ruling);
+}
+
 void fw_tenancy_fini(struct fw_server *server)
 {
     fw_tenancy_put(server->ruling);
@@ -215,6 +236,7 @@ int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections 
     server->policy = policy;
     fw_mutex_unlock(&server->lock);
     fw_tenancy_put(old);
+    fw_tenancy_check_listeners(server);
     cores_tell(server);
     return 0;
 }

@@ -52,6 +52,9 @@ FW_MUST_CHECK int fw_tenancy_change(struct fw_server *server,
 /* The same thread, when it drains: rates hold no longer. */
 void fw_tenancy_open_up(struct fw_server *server);
 
+/* It listens: tells the log of rules that name a listener which the server does not have. */
+void fw_tenancy_check_listeners(struct fw_server *server);
+
 /* The newest ruling and policy, for any thread that wants to look; put() when it has looked. */
 struct fw_ruling *fw_tenancy_get(struct fw_server *server, enum fw_sched_policy_number *policy);
 void fw_tenancy_put(struct fw_ruling *ruling);

@@ -33,6 +33,10 @@ def serve(fairway, tmp_path):
 
 def rows(client, group="tenants"):
     client.send(b"stats %s\r\n" % group.encode())
+    return answered_rows(client)
+
+
+def answered_rows(client):
     found = {}
     while (line := client.line()) != b"END\r\n":
         _, name, value = line.decode().rstrip("\r\n").split(" ", 2)
@@ -336,6 +340,61 @@ def test_open_to_all_and_back(serve):
     assert number(found, "default:cost") > LINE_COST
 
 
+URGENT = """
+[server]
+listen = 127.0.0.1:0, 127.0.0.2:0
+policy = {policy}
+threads = 1
+[tenant operators]
+match = listener 127.0.0.1
+urgent = yes
+[tenant batch]
+match = listener 127.0.0.2
+"""
+URGENT_RATIO = 8
+
+
+@pytest.mark.parametrize("policy", ["fifo", "wfq"])
+@pytest.mark.parametrize("flooder, modest", [("batch", "operators"), ("operators", "batch")])
+def test_urgent(serve, policy, flooder, modest):
+    """All requests are there when the server goes on, the modest one's last. What is urgent is next, also
+    where others stand in one queue; and a flood of urgent ones lets others in between."""
+    addresses = {"operators": 0, "batch": 1}
+    with serve(URGENT.format(policy=policy)) as server:
+        with server.connect(server.addresses[addresses[modest]]) as client:
+            before = rows(client)
+            clients = [[server.connect(server.addresses[addresses[flooder]]) for _ in range(32)]]
+            for each in clients[0]:
+                each.set(b"k", b"v")
+            server.stop()
+            for each in clients[0]:
+                fill(each, LINE, 100)
+            client.send(b"stats tenants\r\n")
+            server.process.send_signal(signal.SIGCONT)
+            found = answered_rows(client)
+            drain(clients, b"END\r\n")
+    flood = number(found, f"{flooder}:served") - number(before, f"{flooder}:served") - 32  # Sets.
+    assert flood <= (3 if modest == "operators" else URGENT_RATIO + 3)
+
+
+def test_rule_without_listener(serve):
+    """It can never hold, so the log says so: at the start, and when the file is read again."""
+    text = TWO.format(policy="wfq", threads=1, web=1, batch=1)
+    lost = text.replace("match = listener 127.0.0.2", "match = listener 127.0.0.9:1")
+
+    def warning(server):
+        while "will never hold" not in (line := server.process.stderr.readline()):
+            assert line
+        return line
+
+    with serve(lost, listeners=3) as server:
+        line = warning(server)
+        assert "tenant batch" in line and "127.0.0.9:1" in line
+        server.path.write_text(lost.replace("127.0.0.9:1", "127.0.0.8:1"))
+        server.process.send_signal(signal.SIGHUP)
+        assert "127.0.0.8:1" in warning(server)
+
+
 def test_reload_of_what_is_wrong(serve):
     """The server keeps what it has, and says what is wrong."""
     with serve(TWO.format(policy="wfq", threads=1, web=3, batch=1), listeners=3) as server:
@@ -399,8 +458,10 @@ def test_stats_command(serve, fairway):
         assert web.endswith("listener 127.0.0.1") and web.split()[1] == "3"
         shown = json.loads(stats("--json", "--server", server.addresses[2], "tenants").stdout)
         assert shown["policy"] == "wfq"
-        assert shown["web"]["weight"] == 3
-        assert shown["web"]["served"] >= 1
+        assert shown["tenants"]["web"]["weight"] == 3
+        assert shown["tenants"]["web"]["served"] >= 1
+        assert set(shown["tenants"]) == {"default", "web", "batch"}
+        assert shown["count"] == 3
         assert json.loads(stats("--json", "--server", server.addresses[0]).stdout)["threads"] == 1
         wrong = stats("--server", server.addresses[0], "tenant")
         assert wrong.returncode == 1 and "'tenant'" in wrong.stderr
