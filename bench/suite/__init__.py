@@ -17,6 +17,7 @@ from . import (
     ring,
     sched,
     simulate,
+    volume,
 )
 
 __all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
@@ -32,8 +33,9 @@ MODULES = (
     jobs,
     ring,
     sched,
-    epoch,
     instructions,
+    epoch,
+    volume,
 )
 
 

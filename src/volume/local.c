@@ -155,6 +155,8 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
 {
     struct fw_reason *reason = fw_volume_reason(public_reason);
     const struct fw_disk_options disk_options = {.path = options->path, .flags = FW_DISK_DIRECT};
+    const struct fw_disk_options up_options = {
+        .path = options->path, .flags = FW_DISK_DIRECT, .engine = FW_DISK_ENGINE_CALLER};
     struct fw_volume_agent *agent = agent_make();
     if (agent == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot open an agent");
@@ -163,7 +165,7 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
     int rc = fw_disk_open(&agent->disk, &disk_options, reason);
     agent->disk = rc == 0 ? agent->disk : NULL;
     if (rc == 0) {
-        rc = fw_disk_open(&agent->up_disk, &disk_options, reason);
+        rc = fw_disk_open(&agent->up_disk, &up_options, reason);
         agent->up_disk = rc == 0 ? agent->up_disk : NULL;
     }
     if (rc == 0) {
