@@ -24,6 +24,7 @@ struct fw_cmd_volume {
     bool replace;
     bool json;
     bool commands;
+    bool manager_only;
 
     const char *path;
     const char *name; /* Of the volume or host; NULL: none was given. */

@@ -109,6 +109,10 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
     }
     tell_ready("managing");
     rc = run_until_signal(config->interval_ns, manager_step, manager, &reason);
+    if (rc == -ESHUTDOWN) { /* That is an orderly end too. */
+        tell_ready(reason.text);
+        rc = 0;
+    }
     struct fw_ring_reason why = {.text = ""};
     int closed = fw_volume_manager_close(manager, &why);
     if (rc != 0) {

@@ -19,7 +19,7 @@
 #include "ring/core.h"
 #include "support/volume.h"
 
-enum { DISK_SIZE = 900 << 10, AGENTS = 2, POOL = 4 };
+enum { DISK_SIZE = 960 << 10, AGENTS = 2, POOL = 4 };
 
 static struct fw_disk_memory *memory;
 static struct fw_volume_manager *manager;

@@ -5,6 +5,7 @@
  *     block 0        head: what is where; written once, when the group is made
  *     slot 0, 1      metadata: header and a snapshot; each save goes to the slot of the older one
  *     log            a ring, format 2
+ *     commands       two rings of a fixed size: to the manager from operators, and back
  *     rings          two for each host: up, down
  *     extents
  */
@@ -24,6 +25,7 @@
 enum {
     BLOCK = 4096,
     RING_MIN = 7 * BLOCK, /* Room for a message. */
+    HEAD_VERSION = 2,
     /* Of a snapshot, at worst: an extent alone in its change; a volume with two users. */
     PER_EXTENT = FW_VOLUME_HEADER_SIZE + FW_VOLUME_RUN_SIZE,
     PER_VOLUME = 3 * FW_VOLUME_HEADER_SIZE + FW_VOLUME_NAME_MAX,
@@ -99,9 +101,14 @@ static uint64_t log_offset(const struct plain *plain)
     return BLOCK + 2 * plain->slot_size;
 }
 
+static uint64_t orders_offset(const struct plain *plain)
+{
+    return log_offset(plain) + plain->log_size;
+}
+
 static uint64_t ring_offset(const struct plain *plain, uint32_t index)
 {
-    return log_offset(plain) + plain->log_size + index * plain->ring_size;
+    return orders_offset(plain) + 2 * (uint64_t)RING_MIN + index * plain->ring_size;
 }
 
 static uint64_t data_offset(const struct plain *plain)
@@ -111,8 +118,8 @@ static uint64_t data_offset(const struct plain *plain)
 
 static uint64_t slot_size(uint64_t extents, uint32_t hosts, uint32_t volumes)
 {
-    return BLOCK + round_up(extents * PER_EXTENT + (uint64_t)hosts * PER_HOST +
-                            (uint64_t)volumes * PER_VOLUME);
+    return BLOCK + round_up(FW_VOLUME_HEADER_SIZE + extents * PER_EXTENT +
+                            (uint64_t)hosts * PER_HOST + (uint64_t)volumes * PER_VOLUME);
 }
 
 /* ---- the head ---- */
@@ -127,7 +134,7 @@ static uint32_t head_crc(const struct head *head)
 static void head_write(const struct plain *plain, uint8_t *block)
 {
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
-    struct head head = {.version = htole32(FW_VOLUME_VERSION),
+    struct head head = {.version = htole32(HEAD_VERSION),
                         .disk_size = htole64(fw_disk_properties(plain->disk)->size),
                         .extent_size = htole64(geometry->extent_size),
                         .extent_count = htole64(geometry->extent_count),
@@ -195,11 +202,12 @@ static int head_read(struct plain *plain, struct fw_reason *reason)
     if (le32toh(head.crc) != head_crc(&head)) {
         return fw_reason_set(reason, -EBADMSG, "block 0 (head): its checksum is wrong");
     }
-    if (le32toh(head.version) != FW_VOLUME_VERSION || !head_take(plain, &head)) {
-        return fw_reason_set(reason, -EBADMSG,
-                             "block 0 (head): version %" PRIu32
-                             " with numbers that cannot be; was it made by a newer program?",
-                             le32toh(head.version));
+    if (le32toh(head.version) != HEAD_VERSION || !head_take(plain, &head)) {
+        return fw_reason_set(
+            reason, -EBADMSG,
+            "block 0 (head): version %" PRIu32
+            " with numbers that cannot be; was it made by another version of the program?",
+            le32toh(head.version));
     }
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
     if (geometry->data_offset + geometry->extent_count * geometry->extent_size > size) {
@@ -418,6 +426,10 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
     if (part == FW_VOLUME_PART_LOG) {
         return fw_disk_part_open(disk, plain->disk, log_offset(plain), plain->log_size, reason);
     }
+    if (part == FW_VOLUME_PART_COMMANDS || part == FW_VOLUME_PART_ANSWERS) {
+        uint64_t offset = orders_offset(plain) + (part == FW_VOLUME_PART_ANSWERS ? RING_MIN : 0);
+        return fw_disk_part_open(disk, plain->disk, offset, RING_MIN, reason);
+    }
     FW_ASSERT(host < store->geometry.hosts_max);
     uint32_t index = 2 * host + (part == FW_VOLUME_PART_DOWN ? 1 : 0);
     return fw_disk_part_open(disk, plain->disk, ring_offset(plain, index), plain->ring_size,
@@ -510,7 +522,9 @@ int fw_volume_uuid_draw(struct fw_volume_uuid *uuid, struct fw_reason *reason)
 static int group_write(struct plain *plain, struct fw_reason *reason)
 {
     struct fw_volume_metadata metadata;
-    struct fw_disk *log;
+    static const enum fw_volume_part parts[] = {FW_VOLUME_PART_LOG, FW_VOLUME_PART_COMMANDS,
+                                                FW_VOLUME_PART_ANSWERS};
+    struct fw_disk *part;
     uint8_t *block = fw_disk_buffer(BLOCK);
     if (block == NULL ||
         fw_volume_metadata_init(&metadata, plain->store.geometry.extent_count) != 0) {
@@ -524,12 +538,12 @@ static int group_write(struct plain *plain, struct fw_reason *reason)
     if (rc == 0) {
         rc = plain_save(&plain->store, &metadata, reason);
     }
-    if (rc == 0) {
-        rc = plain_part(&plain->store, FW_VOLUME_PART_LOG, 0, &log, reason);
-    }
-    if (rc == 0) {
-        rc = fw_volume_queue_make(log, reason);
-        fw_disk_close(log);
+    for (size_t i = 0; rc == 0 && i < FW_ARRAY_LENGTH(parts); i++) {
+        rc = plain_part(&plain->store, parts[i], 0, &part, reason);
+        if (rc == 0) {
+            rc = fw_volume_queue_make(part, reason);
+            fw_disk_close(part);
+        }
     }
     head_write(plain, block);
     if (rc == 0) {

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "io/clock.h"
 #include "ring/core.h"
+#include "volume/operator.h"
 
 FW_LOG_MODULE(volume);
 
@@ -83,6 +84,18 @@ int fw_volume_manager_commit(struct fw_volume_manager *manager, struct fw_reason
         manager->broken = rc;
     }
     return rc;
+}
+
+int fw_volume_manager_commit_command(struct fw_volume_manager *manager, struct fw_reason *reason)
+{
+    struct fw_volume_message change;
+    int rc = 0;
+    if (manager->command != 0) {
+        fw_volume_message_init(&change, FW_VOLUME_COMMANDED);
+        change.value = manager->command;
+        rc = fw_volume_manager_change(manager, &change);
+    }
+    return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
 }
 
 int fw_volume_manager_flush(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
@@ -215,6 +228,9 @@ static int manager_start(struct fw_volume_manager *manager,
     if (rc == 0) {
         rc = fw_volume_metadata_check(&manager->metadata, reason);
     }
+    if (rc == 0) {
+        rc = fw_volume_orders_attach(manager, reason);
+    }
     return rc == 0 ? hosts_attach(manager, reason) : rc;
 }
 
@@ -223,6 +239,7 @@ void fw_volume_manager_drop(struct fw_volume_manager *manager)
     for (uint32_t i = 0; i < FW_VOLUME_HOSTS_MAX; i++) {
         fw_volume_peer_detach(&manager->peers[i]);
     }
+    fw_volume_orders_detach(manager);
     if (manager->log != NULL) {
         fw_ring_detach(manager->log);
     }
@@ -299,14 +316,23 @@ int fw_volume_manager_open(struct fw_volume_manager **made,
     return 0;
 }
 
-int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
+int fw_volume_manager_receive(struct fw_volume_manager *manager, struct fw_reason *reason)
 {
-    struct fw_reason *reason = fw_volume_reason(public_reason);
-    int rc = manager->broken;
+    int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
         if (manager->peers[i].up != NULL) {
             rc = fw_volume_peer_receive(manager, i, reason);
         }
+    }
+    return rc;
+}
+
+int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
+{
+    struct fw_reason *reason = fw_volume_reason(public_reason);
+    int rc = manager->broken;
+    if (rc == 0) {
+        rc = fw_volume_manager_receive(manager, reason);
     }
     if (rc == 0) {
         rc = fw_volume_manager_flush(manager, public_reason);
@@ -322,6 +348,9 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
         return fw_reason_set(reason, manager->broken, "the manager has failed; open it anew");
     }
     int rc = fw_ring_poll(manager->log, public_reason); /* Shows that we live. */
+    if (rc == 0) { /* First: a host that an earlier life was told to remove is still there. */
+        rc = fw_volume_orders_round(manager, reason);
+    }
     for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
         if (manager->peers[i].up != NULL) {
             rc = fw_volume_peer_round(manager, i, reason);
@@ -330,5 +359,7 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
     if (rc != 0) {
         manager->broken = rc;
     }
-    return rc;
+    return rc == 0 && manager->is_ending
+               ? fw_reason_set(reason, -ESHUTDOWN, "an operator has shut the manager down")
+               : rc;
 }

@@ -20,19 +20,14 @@ static int manager_check(const struct fw_volume_manager *manager, const char *na
     if (manager->broken != 0) {
         return fw_reason_set(reason, manager->broken, "the manager has failed; open it anew");
     }
-    return fw_volume_name_is_valid(name)
-               ? 0
-               : fw_reason_set(reason, -EINVAL,
-                               "'%.80s' is no name: up to %d letters, digits and +_.- are, not "
-                               "beginning with - or .",
-                               name, FW_VOLUME_NAME_MAX);
+    return fw_volume_name_check(name, reason);
 }
 
 static int change_commit(struct fw_volume_manager *manager, struct fw_volume_message *change,
                          struct fw_reason *reason)
 {
     int rc = fw_volume_manager_change(manager, change);
-    return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
+    return rc == 0 ? fw_volume_manager_commit_command(manager, reason) : rc;
 }
 
 /* Finds the volume and begins a change of it. */
@@ -127,10 +122,8 @@ int fw_volume_manager_remove(struct fw_volume_manager *manager, const char *name
     uint32_t index = 0;
     fw_volume_message_init(&change, FW_VOLUME_VOLUME_REMOVED);
     int rc = volume_find(manager, name, &index, &change, reason);
-    for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
-        if (manager->peers[i].up != NULL) { /* Somebody may have opened it just now. */
-            rc = fw_volume_peer_receive(manager, i, reason);
-        }
+    if (rc == 0) { /* Somebody may have opened it just now. */
+        rc = fw_volume_manager_receive(manager, reason);
     }
     if (rc == 0 && manager->metadata.volumes[index].users != 0) {
         rc = fw_reason_set(reason, -EBUSY, "a host has '%s' open", name);

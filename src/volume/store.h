@@ -4,8 +4,8 @@
  * own format (plain.c) and one of LVM's look the same to manager and agents.
  *
  *     metadata      load() and save(); after a crash in save() load() finds the old or the new
- *     parts         the redo log and two rings per host, each as a disk of its own
- *     extents       extent x is at data_offset + x * extent_size
+ *     parts         the redo log, two rings for operators and two per host, each as a disk of its
+ * own extents       extent x is at data_offset + x * extent_size
  *
  * A store belongs to one thread at a time, together with its disk, which is the caller's, and the
  * parts, which are closed first.
@@ -24,7 +24,13 @@ struct fw_volume_geometry {
     uint32_t volumes_max;
 };
 
-enum fw_volume_part { FW_VOLUME_PART_LOG, FW_VOLUME_PART_UP, FW_VOLUME_PART_DOWN };
+enum fw_volume_part {
+    FW_VOLUME_PART_LOG,
+    FW_VOLUME_PART_COMMANDS, /* From operators to the manager, */
+    FW_VOLUME_PART_ANSWERS,  /* and back. */
+    FW_VOLUME_PART_UP,       /* Of each host. */
+    FW_VOLUME_PART_DOWN,
+};
 
 struct fw_volume_store {
     const struct fw_volume_store_ops *ops;

@@ -24,7 +24,7 @@
 #include "simulate/scenarios.h"
 #include "support/volume.h"
 
-enum { HOSTS = 3, WRITERS = 2, SIZE = 8, GOAL = 14, DISASTERS = 12, DISK_SIZE = 800 << 10 };
+enum { HOSTS = 3, WRITERS = 2, SIZE = 8, GOAL = 14, DISASTERS = 12, DISK_SIZE = 860 << 10 };
 
 static const char DISK[] = "/dev/group";
 static const char *const names[HOSTS] = {"one", "two", "three"};

@@ -3,6 +3,7 @@
 Method: the program on files; every action once in the right way, and in the wrong ways people try."""
 
 import json
+import threading
 
 import pytest
 
@@ -70,7 +71,6 @@ def test_hosts_go(group):
     group.do("reclaim", path, "one")
     manager = group.manager()
     agent = group.agent("two", "--wait", "60s")
-    fails(group, b"runs on this host already", "connect", path, "three")
     fails(group, b"runs on this host already", "manager", path)
     fails(group, b"runs on this host already", "agent", path, "two")
     fails(group, b"there is no host", "agent", path, "three")
@@ -82,6 +82,52 @@ def test_hosts_go(group):
     assert told["hosts"] == []
     dump = group.dump()
     assert dump["free"] == dump["extents"]
+
+
+def test_beside_a_manager(group):
+    """What changes a group works while its manager runs, which does it; until it is told to end."""
+    path = group.path
+    manager = group.manager()
+    group.do("connect", path, "one")
+    group.do("connect", path, "two")
+    agent = group.agent("one", "--wait", "60s")
+    group.do("create", "--extents", "10", path, "web")
+    fails(group, b"there is a volume 'web' already", "create", "--extents", "10", path, "web")
+    fails(group, b"is no name", "create", "--extents", "10", path, "we b")
+    assert agent.ask("open web") == "ok"
+    assert agent.ask("allocate 3 1") == "ok"
+    group.do("flush", path)
+    group.do("resize", "--extents", "12", path, "web")
+    fails(group, b"has 'web' open", "remove", path, "web")
+    fails(group, b"lives", "reclaim", path, "one")
+    told = group.run("shutdown", path, "two")
+    assert told.returncode == FAILED and b"has not answered" in told.stderr
+    assert b"waiting for two, " in group.run("disconnect", "--wait", "3s", path, "two").stderr
+    group.do("reclaim", path, "two")
+    group.do("shutdown", "--manager-only", path)
+    assert manager.process.stdout.readline() == b"an operator has shut the manager down\n"
+    assert manager.process.wait(timeout=60) == OK
+    assert agent.ask("allocate 4 1") == "ok"  # It goes on from its pool.
+    manager = group.manager()
+    group.do("shutdown", "--wait", "60s", path)
+    assert manager.process.wait(timeout=60) == OK
+    assert agent.ask("allocate 5 1").startswith("failed: ")
+    agent.end()
+    dump = group.dump()
+    assert dump["hosts"] == [] and dump["volumes"][0]["size"] == 12
+    assert list(placed(dump, "web")) == [3, 4] and dump["free"] == dump["extents"] - 2
+
+
+def test_operators_take_turns(group):
+    manager = group.manager()
+    operators = [threading.Thread(target=group.do, args=("create", "--extents", "1", group.path, f"v{i}"))
+                 for i in range(6)]
+    for operator in operators:
+        operator.start()
+    for operator in operators:
+        operator.join()
+    assert sorted(volume["name"] for volume in group.dump()["volumes"]) == [f"v{i}" for i in range(6)]
+    assert manager.end() == OK
 
 
 def test_what_is_no_group(group, tmp_path):
