@@ -36,7 +36,8 @@ static uint64_t cursor_next(uint64_t cursor, uint64_t count)
 typedef void (*entry_visit)(struct fw_table_local *local, struct fw_bucket *bucket,
                             struct fw_slot *slot, void *context);
 
-static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
+/* False: some were not visited, since too many bodies have died. */
+static bool bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
                          void *context)
 {
     for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) { /* All at once, not one after the other. */
@@ -47,7 +48,10 @@ static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary
             struct fw_slot *slot = &bucket->slots[i];
             uint64_t entry = fw_bucket_entry(slot);
             if (entry == 0) {
-                return; /* The end. This bucket may even have left the chain just now. */
+                return true; /* The end. This bucket may even have left the chain just now. */
+            }
+            if (local->dead_count == FW_DEAD_BODIES_MAX) {
+                return false; /* No room to remember one more that dies. */
             }
             visit(local, primary, slot, context);
             /* Else it is gone, and the last stands in its place. */
@@ -55,7 +59,7 @@ static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary
         }
         uint32_t link = fw_bucket_link(bucket);
         if (link == 0) {
-            return;
+            return true;
         }
         bucket = fw_bucket_overflow(&local->table->buckets, link);
     }
@@ -68,14 +72,16 @@ static bool go_round(struct fw_table_local *local, uint64_t *cursor, uint32_t bu
     struct fw_buckets *buckets = &local->table->buckets;
     for (uint32_t i = 0; i < bucket_count; i++) {
         struct fw_bucket *bucket = fw_local_lock(local, reverse(*cursor));
-        bucket_visit(local, bucket, visit, context);
-        /* While the bucket is locked its interval is what the count says. */
-        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));
+        bool is_whole = bucket_visit(local, bucket, visit, context);
+        if (is_whole) {
+            /* While the bucket is locked its interval is what the count says. */
+            *cursor = cursor_next(*cursor, fw_buckets_count(buckets));
+        }
         fw_local_unlock(local, bucket);
         if (local->dead_count > 0) {
             fw_local_drop_bodies(local);
         }
-        if (*cursor == 0) {
+        if (*cursor == 0 && is_whole) {
             return true;
         }
     }
