@@ -94,6 +94,7 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.evicted_unread, 1);
     }
+    fw_local_note(local, item);
     fw_local_bury(local, item);
     fw_bucket_remove(&table->buckets, bucket, slot, &local->stash);
     enum fw_queue queue = local->cleaning.segment->queue;

@@ -180,7 +180,11 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     bool is_hit = get.hold.item != NULL;
     bool is_right = true;
     if (FW_LIKELY(is_hit)) {
+        const uint8_t bits = get.hold.item->bits;
         is_right = get_answer(meta, &get);
+        if (meta->touches || get.hold.item->bits != bits) {
+            fw_hold_note(&get.hold);
+        }
         if (!meta->is_peek && (is_right || !reads_late(meta))) {
             fw_hold_access(&get.hold);
         }

@@ -365,6 +365,7 @@ void fw_operation_touch(struct fw_cache_local *local, struct fw_hold *hold,
         fw_counter_increment(&metrics->touch_hits);
         fw_hold_access(hold);
         fw_item_set_expires(hold->item, expires);
+        fw_hold_note(hold);
     } else {
         fw_counter_increment(&metrics->touch_misses);
         fw_operation_miss(local, hold);

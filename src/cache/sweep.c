@@ -142,15 +142,69 @@ bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return go_round(local, cursor, bucket_count, visit_entry, &visiting);
 }
 
-void fw_table_flush(struct fw_table_local *local)
+void fw_table_flush_below(struct fw_table_local *local, uint64_t number)
 {
     struct fw_table *table = local->table;
-    /* Adds nothing, but unlike a load sees the last number that was given. */
-    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
     /* Relaxed, both: nothing else comes with them. Another flush may have been faster. */
     uint64_t flushed = atomic_load_explicit(&table->flushed, memory_order_relaxed);
     while (flushed < number &&
            !atomic_compare_exchange_weak_explicit(&table->flushed, &flushed, number,
                                                   memory_order_relaxed, memory_order_relaxed)) {
     }
+}
+
+void fw_table_flush(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    /* Adds nothing, but unlike a load sees the last number that was given. */
+    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    fw_table_flush_below(local, number);
+    /*
+     * Flushed first, looked then; who begins to replicate says so first and looks then, at all
+     * items: so one of the two sees the other.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (fw_changes_wants(&table->changes, FW_CHANGES_ON)) {
+        fw_changes_append(&table->changes, FW_CHANGE_FLUSH, number, NULL, 0);
+    }
+}
+
+void fw_table_take_numbers(struct fw_table *table, uint64_t number)
+{
+    /* Relaxed: as in fw_table_next(). */
+    uint64_t next = atomic_load_explicit(&table->next, memory_order_relaxed);
+    while (next <= number &&
+           !atomic_compare_exchange_weak_explicit(&table->next, &next, number + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+uint64_t fw_table_number(struct fw_table *table)
+{
+    /* Adds nothing, but unlike a load sees the last number that was given. */
+    return atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+}
+
+static void clear_entry(struct fw_table_local *local, struct fw_bucket *bucket,
+                        struct fw_slot *slot, void *context)
+{
+    (void)context;
+    fw_local_bury(local, fw_local_item(local, fw_bucket_entry(slot)));
+    fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
+}
+
+bool fw_table_clear(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count)
+{
+    bool is_round = go_round(local, cursor, bucket_count, clear_entry, NULL);
+    if (is_round) {
+        /* Relaxed: there is nothing left that it could say anything about. */
+        atomic_store_explicit(&local->table->flushed, 0, memory_order_relaxed);
+    }
+    fw_local_tend(local);
+    return is_round;
+}
+
+struct fw_changes *fw_table_changes(struct fw_table *table)
+{
+    return &table->changes;
 }

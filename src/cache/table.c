@@ -104,6 +104,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
     fw_list_init(&made->locals);
     atomic_init(&made->next, 1);
+    fw_changes_init(&made->changes);
     *table = made;
     return 0;
 
@@ -120,6 +121,7 @@ void fw_table_destroy(struct fw_table *table)
 {
     FW_ASSERT(fw_list_is_empty(&table->locals));
     fw_mutex_fini(&table->lock);
+    fw_changes_fini(&table->changes);
     fw_range_release(&table->ghosts.range);
     fw_bodies_fini(&table->bodies);
     fw_arena_fini(&table->arena);
@@ -506,6 +508,9 @@ void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, st
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.expired_unread, 1);
     }
+    if (fw_changes_wants(&local->table->changes, FW_CHANGES_RECLAIMED)) {
+        fw_local_note(local, item);
+    }
     fw_local_bury(local, item);
     fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
 }
@@ -656,6 +661,7 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, u
     fw_local_gauge(&local->counts.bytes, (int64_t)size);
     local->changes++;
     fw_local_count(&local->counts.total_items, 1);
+    fw_local_note(local, item);
     return item;
 }
 
@@ -677,6 +683,7 @@ struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, uint8
     fw_item_set_accessed(item, local->now);
     item->bits &= (uint8_t) ~(FW_ITEM_FETCHED | FW_ITEM_AGE);
     fw_local_count(&local->counts.total_items, 1);
+    fw_local_note(local, item);
     return item;
 }
 
@@ -696,6 +703,17 @@ void fw_hold_renumber(struct fw_hold *hold)
 {
     fw_item_set_number(hold->item, hold_number(hold));
     fw_item_set_accessed(hold->item, hold->local->now);
+    fw_local_note(hold->local, hold->item);
+}
+
+void fw_hold_note(struct fw_hold *hold)
+{
+    struct fw_changes *changes = &hold->local->table->changes;
+    const struct fw_item *item = hold->item;
+    if (fw_changes_wants(changes, FW_CHANGES_ON)) {
+        fw_changes_append(changes, FW_CHANGE_TOUCH, fw_item_number(item), item->key,
+                          item->key_length);
+    }
 }
 
 /* The same item in a larger record, which was reserved, with fields that are 0. */
@@ -767,6 +785,7 @@ void fw_hold_remove(struct fw_hold *hold)
 {
     FW_ASSERT(hold->item != NULL);
     struct fw_table_local *local = hold->local;
+    fw_local_note(local, hold->item);
     fw_local_bury(local, hold->item);
     fw_bucket_remove(&local->table->buckets, hold->bucket, hold->slot, &local->stash);
     hold->item = NULL;

@@ -25,6 +25,7 @@
 #include "cache/bodies.h"
 #include "cache/bucket.h"
 #include "cache/budget.h"
+#include "cache/changes.h"
 #include "cache/ghost.h"
 #include "cache/share.h"
 #include "cache/table.h"
@@ -41,6 +42,7 @@ struct fw_table {
     bool is_evicting;
     uint64_t memory_max; /* What addresses were reserved for. */
     struct fw_ghosts ghosts;
+    struct fw_changes changes; /* Beside what is constant: what writers look at hardly changes. */
 
     struct fw_buckets buckets;
     struct fw_arena arena;
@@ -115,6 +117,15 @@ static inline uint64_t fw_table_next(struct fw_table *table)
 {
     /* Relaxed: each is given once, and who is told of one draws a higher one. */
     return atomic_fetch_add_explicit(&table->next, 1, memory_order_relaxed);
+}
+
+/* For who replicates: this item was written, or is removed. In its hold. */
+static inline void fw_local_note(struct fw_table_local *local, const struct fw_item *item)
+{
+    struct fw_changes *changes = &local->table->changes;
+    if (fw_changes_wants(changes, FW_CHANGES_ON)) {
+        fw_changes_append(changes, FW_CHANGE_KEY, 0, item->key, item->key_length);
+    }
 }
 
 static inline struct fw_item *fw_local_item(const struct fw_table_local *local, uint64_t entry)
