@@ -37,8 +37,9 @@ MODULES = {
     "ring": "base io log",
     "volume": "base io log ring jobs",
     "cache": "base io log engine jobs epoch sched ring volume",
-    "server": "base io log engine jobs epoch sched ring volume cache",
-    "cmd": "base io log engine jobs epoch sched ring volume cache server http",
+    "repl": "base io log engine jobs cache",
+    "server": "base io log engine jobs epoch sched ring volume cache repl",
+    "cmd": "base io log engine jobs epoch sched ring volume cache repl server http",
 }
 
 # The public headers, and the module each belongs to. All may use api.h.
