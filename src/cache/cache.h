@@ -98,6 +98,8 @@ struct fw_cache {
     /* Of `debugtime`. Relaxed, both: a test waits for the answer. */
     _Atomic int64_t shift_s;
     _Atomic int64_t paused_ns; /* The clock stands still there; 0: it goes. */
+    atomic_bool is_read_only;  /* It is a replica's: clients change nothing. Relaxed: a rule of
+                                  thumb;  who changes it sees to it that nobody is at it. */
     _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
     /* What was counted when `stats reset` came: shown is what came since. Relaxed: only shown. */
     _Atomic uint64_t counted_before[FW_CACHE_COUNTERS];
@@ -121,6 +123,13 @@ struct fw_cache_local {
     uint32_t now; /* The cache's clock, as of the begin of this tick. */
     struct fw_reply reply;
 };
+
+/* May a client flush it? */
+static inline bool fw_cache_can_flush(const struct fw_cache *cache)
+{
+    return cache->settings.has_flush &&
+           !atomic_load_explicit(&cache->is_read_only, memory_order_relaxed);
+}
 
 /* The memory is the caller's, zero but for `settings`, `host` and `registry`, which it has set. */
 FW_MUST_CHECK int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,

@@ -23,6 +23,7 @@
 #include "jobs/options.h"
 #include "log/options.h"
 #include "log/writer.h"
+#include "repl/options.h"
 #include "sched/options.h"
 #include "sched/tenant_options.h"
 #include "server/options.h"
@@ -80,7 +81,7 @@ static const struct fw_option serve_options[] = {
                    .help = "print this help and exit"),
 };
 
-enum { TABLE_TENANT = 5, TABLE_IGNORED = 9, TABLES };
+enum { TABLE_TENANT = 6, TABLE_IGNORED = 10, TABLES };
 
 struct serve {
     struct serve_config config;
@@ -106,6 +107,7 @@ static void serve_tables(struct serve *serve)
         TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
         TABLE("counter", fw_server_counters_options, fw_server_counters_options_count,
               &serve->server.counters, false),
+        TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
         TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
         TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
         TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),

@@ -136,7 +136,10 @@ static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class c
         connection->held = verdict;
         return FW_GATE_HOLD;
     }
-    return connection->is_shed ? FW_GATE_REFUSE : FW_GATE_PASS;
+    bool is_read_only =
+        atomic_load_explicit(&core->server->cache.is_read_only, memory_order_relaxed);
+    return connection->is_shed || (is_read_only && class == FW_COMMAND_WRITE) ? FW_GATE_REFUSE
+                                                                              : FW_GATE_PASS;
 }
 
 /* Whose it is, by what is known of it before a request is. */
@@ -464,7 +467,9 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     struct fw_cache_local *cache = &core->cache;
     struct fw_cache_gate *gate = cache->gate;
     uint64_t bytes_before = fw_reply_length(&cache->reply);
-    if (FW_UNLIKELY(connection->is_shed)) {
+    /* Relaxed: it changes while there are no clients. */
+    if (FW_UNLIKELY(connection->is_shed ||
+                    atomic_load_explicit(&cache->cache->is_read_only, memory_order_relaxed))) {
         cache->gate = &core->gate;
     }
     struct fw_session_step step = fw_session_run(
@@ -621,6 +626,7 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     enum outcome outcome = connection_turns(connection);
     core->serving = NULL;
     input_leave(connection);
+    fw_repl_nudge(&core->server->replication.repl);
     switch (outcome) {
     case IDLE:
         return connection_rest(connection);
@@ -709,6 +715,14 @@ static enum fw_step connection_close(struct fw_connection *connection)
 static enum fw_step connection_tick(struct fw_fom *fom)
 {
     struct fw_connection *connection = connection_of_fom(fom);
+    const struct fw_server *server = connection->listening->server;
+    /* Relaxed: who raises it wakes us then. */
+    if (FW_UNLIKELY(connection->term !=
+                    atomic_load_explicit(&server->replication.term, memory_order_relaxed))) {
+        return fom->phase >= FW_PHASE_FIRST && fom->phase != FW_CONNECTION_CLOSE
+                   ? fw_fom_goto(fom, FW_CONNECTION_CLOSE)
+                   : connection_close(connection);
+    }
     switch (fom->phase) {
     case FW_CONNECTION_SERVE:
         return FW_LIKELY(connection->is_admitted) ? connection_serve(connection)

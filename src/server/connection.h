@@ -131,6 +131,7 @@ struct fw_connection {
     uint32_t rest_length;
     uint32_t wanted; /* So much input must be there before another run makes sense. */
     int fd;          /* Until the stream is open. */
+    uint32_t term;   /* Of the server, when it came: when that is over it is closed. */
     bool is_open;
     bool is_waiting;           /* For the stream to be readable. */
     bool is_admitted;          /* By the scheduler, and not served since. */

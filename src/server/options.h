@@ -18,6 +18,7 @@
 #include "cache/cache.h"
 #include "engine/options.h"
 #include "jobs/options.h"
+#include "repl/options.h"
 #include "sched/tenant_options.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
@@ -61,6 +62,7 @@ struct fw_server_config {
 
     /* Of the parts; each has a table of its own. All zero is sensible. */
     struct fw_server_counters_config counters;
+    struct fw_repl_config repl;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
     struct fw_sched_config sched;             /* Of which only the policy is an option. */

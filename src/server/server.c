@@ -254,8 +254,14 @@ static int server_start(struct fw_server *server, struct fw_reason *reason)
     if (rc != 0) {
         return rc;
     }
+    rc = fw_replication_init(server);
+    if (rc != 0) {
+        server_end_jobs(server);
+        return fw_reason_errno(reason, rc, "cannot prepare replication");
+    }
     rc = fw_domain_start(server->domain);
     if (rc != 0) {
+        fw_replication_fini(server);
         server_end_jobs(server);
         return fw_reason_errno(reason, rc, "cannot start the engine's threads");
     }
@@ -326,6 +332,9 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
     }
     /* First, so that who sees it listen can administer it. */
     rc = fw_admin_open(made, reason);
+    if (rc == 0) { /* Its role is known before it listens. */
+        rc = fw_replication_open(made, reason);
+    }
     if (rc == 0) {
         rc = fw_listen_open(made, reason);
     }
@@ -400,7 +409,8 @@ void fw_server_connection_gone(struct fw_server *server)
         atomic_store(&server->has_room, true);
         fw_reactor_wake(server->reactor);
     }
-    if (FW_UNLIKELY(atomic_load(&server->is_draining))) {
+    if (FW_UNLIKELY(atomic_load(&server->is_draining) ||
+                    fw_replication_refuses(&server->replication))) {
         fw_reactor_wake(server->reactor);
     }
 }
@@ -443,6 +453,7 @@ static void server_end(struct fw_server *server)
     server_wish(server, FW_SERVER_DRAIN);
     fw_listen_close(server);
     fw_admin_close(server);
+    fw_replication_close(server);
     if (atomic_load(&server->wish) == FW_SERVER_DRAIN) {
         server_drain(server);
     }
@@ -463,6 +474,7 @@ void fw_server_run(struct fw_server *server)
         (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
         fw_listen_resume(server);
         fw_admin_look(server);
+        fw_replication_look(server);
     }
     server_end(server);
 }
@@ -471,6 +483,7 @@ void fw_server_destroy(struct fw_server *server)
 {
     server_wish(server, FW_SERVER_STOP);
     server_end(server);
+    fw_replication_fini(server);
     server_end_jobs(server);
     fw_admin_fini(server);
     server_end_cores(server);

@@ -28,6 +28,7 @@
 #include "server/admin.h"
 #include "server/connection.h"
 #include "server/options.h"
+#include "server/replication.h"
 #include "server/sweeper.h"
 #include "server/tenancy.h"
 
@@ -58,6 +59,7 @@ struct fw_server {
     struct fw_cache cache;
     struct fw_sweeper sweeper;
     struct fw_tenants *tenants;
+    struct fw_replication replication;
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;
