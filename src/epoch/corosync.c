@@ -135,7 +135,12 @@ static void view_log(const struct corosync *corosync, const struct fw_group_view
 {
     const struct fw_group_view *before = &corosync->view;
     bool was_quorate = before->count > 0 && before->is_quorate;
-    if (corosync->state == JOINED && was_quorate && !view->is_quorate) {
+    if (corosync->state != JOINED) {
+        return; /* That has been said, with the reason. */
+    }
+    if (was_quorate && !view->is_quorate && is_majority(corosync, corosync->ring_count)) {
+        FW_LOG(epoch, WARNING, "was away from the group %s, which has gone on", corosync->name);
+    } else if (was_quorate && !view->is_quorate) {
         FW_LOG(epoch, WARNING, "cut off from the group %s: %u of %u nodes are here", corosync->name,
                corosync->ring_count, corosync->node_count);
     } else if (view->is_quorate && !was_quorate) {
