@@ -11,9 +11,11 @@
  *     all;
  *   - a view is quorate if more than half of the cluster's nodes are in the ring. The ring comes by
  *     the totem call-back, which is ordered with messages and members; votequorum's word is not,
- *     and would come before some of what was said earlier. A node that was away, and finds all
- *     others back when it returns, is told by Corosync that they left and joined at once: it gets a
- *     view without quorum in between, since they have gone on without it.
+ *     and would come before some of what was said earlier. It is called *behind* the changes of
+ *     members that it causes, so these wait for it: told at once they would belong to the old ring,
+ *     and each member would begin a life of its own. A node that was away, and finds all others
+ *     back when it returns, is told by Corosync that they left and joined at once: it gets a view
+ *     without quorum in between, since they have gone on without it.
  *
  * Nothing here waits. Connecting to Corosync does, if that is stopped or slow, so it is done by a
  * thread of its own, one per attempt, that ends with the attempt. Nobody ever waits for that

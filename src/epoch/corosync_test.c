@@ -550,11 +550,25 @@ static void test_another_was_away(void **state)
     play();
     assert_int_equal(view_count, 2);
     view_check(view_last(0), "123", true, true);
-    add_members("12", "3", CPG_REASON_NODEDOWN, "", 0); /* What was is not counted again. */
-    add_members("123", "", 0, "3", CPG_REASON_NODEUP);
+    add_members("13", "2", CPG_REASON_NODEDOWN, "", 0); /* What was is not counted again. */
+    add_members("123", "", 0, "2", CPG_REASON_NODEUP);
     add_ring(12, "123");
     play();
     assert_int_equal(view_count, 3);
+}
+
+/* One comes and another goes before the ring is there. */
+static void test_one_comes_another_goes(void **state)
+{
+    (void)state;
+    add_members("12", "3", CPG_REASON_NODEDOWN, "", 0);
+    add_ring(8, "12");
+    add_members("123", "", 0, "3", CPG_REASON_NODEUP);
+    add_members("13", "2", CPG_REASON_NODEDOWN, "", 0);
+    add_ring(12, "13");
+    play();
+    assert_int_equal(view_count, 3);
+    view_check(view_last(0), "13", true, true);
 }
 
 /* Two processes of one node are one node. */
@@ -587,7 +601,7 @@ static void test_node_count_given(void **state)
 {
     (void)set_up(state);
     node_keys = 0;
-    group_open(5);
+    group_open(4);
     while (!is_joined()) {
         (void)fw_reactor_poll(reactor, -1);
     }
@@ -825,6 +839,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cut_off, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_was_away, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_another_was_away, set_up_joined, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_comes_another_goes, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_nodes_count_once, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_quorum_without_members, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_node_count_given, NULL, tear_down),
