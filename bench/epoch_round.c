@@ -6,6 +6,8 @@
  *
  *     epoch_round bare GROUP MEMBERS ROUNDS     Corosync's own calls and nothing else: the least
  *                                               that agreeing can cost
+ *     epoch_round speak GROUP MEMBERS ROUNDS    the same where one member speaks
+ *     epoch_round listen GROUP MEMBERS ROUNDS   and the others listen; their figures mean nothing
  *     epoch_round epoch GROUP MEMBERS ROUNDS    epochs, through reactor, group and handler
  *
  * Both send messages of the same size, one per member and round, and begin a round as soon as the
@@ -64,12 +66,17 @@ static void round_end(void)
 
 static cpg_handle_t handle;
 static uint64_t heard; /* In this round. */
+static uint64_t speaker_count;
+static bool is_speaker;
 static char message[FW_EPOCH_MESSAGE_HEAD + DATA_SIZE];
 
 static void bare_send(void)
 {
     struct iovec piece = {.iov_base = message, .iov_len = sizeof message};
     round_begin();
+    if (!is_speaker) {
+        return;
+    }
     cs_error_t error = CS_ERR_TRY_AGAIN;
     while (error == CS_ERR_TRY_AGAIN) {
         error = cpg_mcast_joined(handle, CPG_TYPE_AGREED, &piece, 1);
@@ -89,7 +96,7 @@ static void bare_delivered(cpg_handle_t of, const struct cpg_name *group, uint32
     (void)process;
     (void)bytes;
     (void)length;
-    if (++heard == member_count) {
+    if (++heard == speaker_count) {
         heard = 0;
         round_end();
         if (!is_over) {
@@ -266,17 +273,19 @@ int main(int argc, char **argv)
     if (argc != 5 || strlen(argv[2]) >= CPG_MAX_NAME_LENGTH ||
         fw_parse_uint(argv[3], strlen(argv[3]), 1, MEMBERS_MAX, &member_count) != 0 ||
         fw_parse_uint(argv[4], strlen(argv[4]), 1, ROUNDS_MAX, &round_count) != 0) {
-        die("usage: epoch_round bare|epoch GROUP MEMBERS ROUNDS");
+        die("usage: epoch_round bare|speak|listen|epoch GROUP MEMBERS ROUNDS");
     }
     name = argv[2];
     taken_ns = calloc(round_count, sizeof *taken_ns);
     if (taken_ns == NULL) {
         die("no memory");
     }
-    if (strcmp(argv[1], "bare") == 0) {
-        bare_run();
-    } else {
+    speaker_count = strcmp(argv[1], "bare") == 0 ? member_count : 1;
+    is_speaker = strcmp(argv[1], "listen") != 0;
+    if (strcmp(argv[1], "epoch") == 0) {
         epoch_run();
+    } else {
+        bare_run();
     }
     qsort(taken_ns, round_count, sizeof *taken_ns, times_compare);
     (void)printf("{\"median\": %" PRId64 ", \"p99\": %" PRId64 "}\n", taken_ns[round_count / 2],

@@ -28,18 +28,18 @@ TOKEN_MS, CONSENSUS_MS = 300, 360
 DEADLINE_S = 120
 
 
-def one_round(program, cluster, mode, group, count, rounds):
-    """The median of the medians that the members saw."""
-    members = [node.start([program, mode, group, count, rounds], stdout=subprocess.PIPE, text=True)
-               for node in cluster.nodes[:count]]
+def one_round(program, cluster, modes, group, rounds):
+    """The median of the medians that the members saw, but for those who only listened."""
+    members = [node.start([program, mode, group, len(modes), rounds], stdout=subprocess.PIPE, text=True)
+               for mode, node in zip(modes, cluster.nodes)]
     found = [member.communicate(timeout=DEADLINE_S)[0] for member in members]
-    assert all(member.returncode == 0 for member in members), f"{mode}: {found}"
-    return measure.median([json.loads(text)["median"] for text in found])
+    assert all(member.returncode == 0 for member in members), f"{modes}: {found}"
+    return measure.median([json.loads(text)["median"] for mode, text in zip(modes, found) if mode != "listen"])
 
 
 def rounds(folder, build, runs, count):
     program = build / "bench" / "epoch_round"
-    sides = {"epoch": ("epoch", 3), "bare": ("bare", 3), "lone": ("bare", 1)}
+    sides = {"epoch": ["epoch"] * 3, "bare": ["bare"] * 3, "lone": ["speak", "listen", "listen"]}
     found = {side: [] for side in sides}
     with clusters.Cluster(folder, 3, QUIET_TOKEN_MS, QUIET_CONSENSUS_MS) as cluster:
         for node in cluster.nodes:
@@ -47,8 +47,7 @@ def rounds(folder, build, runs, count):
         cluster.settle()
         for number in range(runs):
             for side in measure.alternate(list(sides), number):
-                mode, members = sides[side]
-                found[side].append(one_round(program, cluster, mode, f"{side}{number}", members, count))
+                found[side].append(one_round(program, cluster, sides[side], f"{side}{number}", count))
     return found
 
 

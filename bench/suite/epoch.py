@@ -38,7 +38,7 @@ def ask(context, what, *numbers):
 
 def run_round(context):
     found = ask(context, "round", context.rounds(ROUND_RUNS), context.scaled(ROUNDS))
-    names = {"epoch": "an epoch", "bare": "a bare round", "lone": "one multicast, nobody else's"}
+    names = {"epoch": "an epoch", "bare": "a bare round", "lone": "one member's multicast"}
     measure.print_table("epoch-round: microseconds on the wall, three nodes, messages of 128 bytes",
                         [(name, [sample / 1000 for sample in found[side]]) for side, name in names.items()])
     lone = measure.compare("epoch-round-lone", found["epoch"], found["lone"],
