@@ -25,6 +25,7 @@
 #include "engine/core.h"
 #include "io/reactor.h"
 #include "io/signal.h"
+#include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
 #include "server/options.h"
@@ -60,6 +61,7 @@ struct fw_server {
     struct fw_sweeper sweeper;
     struct fw_tenants *tenants;
     struct fw_replication replication;
+    struct fw_tenant_metrics tenant_metrics;
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;

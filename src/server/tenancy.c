@@ -190,8 +190,10 @@ int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
     rc = ruling_create(&server->ruling, sections, server->tenants, reason);
     if (rc != 0) {
         fw_tenants_destroy(server->tenants);
+        return rc;
     }
-    return rc;
+    fw_tenant_metrics_begin(&server->tenant_metrics, &server->metrics, server->tenants);
+    return 0;
 }
 
 void fw_tenancy_check_listeners(struct fw_server *server)
@@ -217,6 +219,7 @@ void fw_tenancy_check_listeners(struct fw_server *server)
 
 void fw_tenancy_fini(struct fw_server *server)
 {
+    fw_tenant_metrics_end(&server->tenant_metrics);
     fw_tenancy_put(server->ruling);
     fw_tenants_destroy(server->tenants);
 }
