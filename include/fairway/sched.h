@@ -125,6 +125,7 @@ struct fw_sched_request {
     uint16_t tenant;     /* Of its class, if there is such a one; else the default. */
     unsigned char place; /* Where it waits. */
     bool is_first;       /* Of its client. */
+    bool is_tabled;      /* In a table of clients: it is first, and not alone in its list. */
     bool has_others;     /* In `behind`. */
     bool is_shed;        /* For the getter: it has waited too long, refuse it. */
     bool is_delayed;     /* For the getter: it had to wait for others, or for tokens. */
