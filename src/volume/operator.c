@@ -241,25 +241,17 @@ static int tell(struct ordering *ordering, struct fw_volume_operator *own, struc
 
 static int order_told(struct ordering *ordering, struct fw_reason *reason)
 {
-    const char *path = ordering->order->path;
-    const struct fw_disk_options options = {.path = path, .flags = FW_DISK_DIRECT};
+    const struct fw_disk_options options = {.path = ordering->order->path, .flags = FW_DISK_DIRECT};
     struct fw_volume_operator own;
-    struct fw_file_lock lock;
     struct fw_disk *disk;
     int rc = fw_disk_open(&disk, &options, reason);
     if (rc != 0) {
         return rc;
     }
-    while ((rc = fw_file_lock_take(&lock, path, FW_VOLUME_LOCK_OPERATOR, reason)) == -EBUSY &&
-           pause_for(ordering, ANSWER_S * (int64_t)FW_NS_PER_S, "another operator")) {
-    }
+    rc = fw_volume_operator_open(&own, disk, fw_ring_host_number(), reason);
     if (rc == 0) {
-        rc = fw_volume_operator_open(&own, disk, fw_ring_host_number(), reason);
-        if (rc == 0) {
-            rc = tell(ordering, &own, reason);
-            fw_volume_operator_close(&own);
-        }
-        fw_file_lock_release(&lock);
+        rc = tell(ordering, &own, reason);
+        fw_volume_operator_close(&own);
     }
     fw_disk_close(disk);
     return rc;
@@ -302,25 +294,45 @@ static int act(struct fw_volume_manager *manager, struct ordering *ordering,
     return rc;
 }
 
-int fw_volume_order(const struct fw_volume_order *order, struct fw_ring_reason *reason)
+static int order_do(struct ordering *ordering, struct fw_ring_reason *reason)
 {
-    const struct fw_volume_manager_options options = {.path = order->path};
+    const struct fw_volume_manager_options options = {.path = ordering->order->path};
     struct fw_volume_manager *manager;
     struct fw_ring_reason why = {.text = ""};
-    struct ordering ordering = {.order = order, .begin_ns = fw_clock_now_ns()};
-    ordering.told_ns = ordering.begin_ns;
-    fw_parker_init(&ordering.parker);
     int rc = fw_volume_manager_open(&manager, &options, reason);
     if (rc == -EBUSY) {
-        return order_told(&ordering, fw_volume_reason(reason));
+        return order_told(ordering, fw_volume_reason(reason));
     }
     if (rc != 0) {
         return rc;
     }
-    rc = act(manager, &ordering, reason);
+    rc = act(manager, ordering, reason);
     int closed = fw_volume_manager_close(manager, &why);
     if (rc == 0 && closed != 0) {
         *reason = why;
     }
     return rc != 0 ? rc : closed;
+}
+
+int fw_volume_order(const struct fw_volume_order *order, struct fw_ring_reason *reason)
+{
+    struct ordering ordering = {.order = order, .begin_ns = fw_clock_now_ns()};
+    struct fw_file_lock lock;
+    ordering.told_ns = ordering.begin_ns;
+    fw_parker_init(&ordering.parker);
+    int rc;
+    /* Before we look for a manager: another operator may be one for a moment. */
+    while ((rc = fw_file_lock_take(&lock, order->path, FW_VOLUME_LOCK_OPERATOR,
+                                   fw_volume_reason(reason))) == -EBUSY &&
+           pause_for(&ordering, ANSWER_S * (int64_t)FW_NS_PER_S, "another operator")) {
+    }
+    if (rc == -EBUSY) {
+        return fw_reason_set(fw_volume_reason(reason), rc, "another operator is at work");
+    }
+    if (rc == 0) {
+        ordering.begin_ns = fw_clock_now_ns();
+        rc = order_do(&ordering, reason);
+        fw_file_lock_release(&lock);
+    }
+    return rc;
 }
