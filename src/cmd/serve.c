@@ -81,7 +81,22 @@ static const struct fw_option serve_options[] = {
                    .help = "print this help and exit"),
 };
 
-enum { TABLE_TENANT = 6, TABLE_IGNORED = 10, TABLES };
+/* One per module, in the order of the help. */
+enum {
+    TABLE_SERVER,
+    TABLE_COUNTER,
+    TABLE_REPL,
+    TABLE_VOLUME,
+    TABLE_SCHED,
+    TABLE_ENGINE,
+    TABLE_JOBS,
+    TABLE_TENANT,
+    TABLE_LOG,
+    TABLE_HTTP,
+    TABLE_CMD,
+    TABLE_IGNORED,
+    TABLES,
+};
 
 struct serve {
     struct serve_config config;
@@ -104,18 +119,26 @@ static void serve_tables(struct serve *serve)
         .bare = (is_bare)                                                                      \
     }
     struct fw_option_table tables[TABLES] = {
-        TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
-        TABLE("counter", fw_server_counters_options, fw_server_counters_options_count,
-              &serve->server.counters, false),
-        TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
-        TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
-        TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
-        TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
+        [TABLE_SERVER] =
+            TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
+        [TABLE_COUNTER] = TABLE("counter", fw_server_counters_options,
+                                fw_server_counters_options_count, &serve->server.counters, false),
+        [TABLE_REPL] =
+            TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
+        [TABLE_VOLUME] = TABLE("volume", fw_server_volume_options, fw_server_volume_options_count,
+                               &serve->server.volume, false),
+        [TABLE_SCHED] =
+            TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
+        [TABLE_ENGINE] = TABLE("engine", fw_engine_options, fw_engine_options_count,
+                               &serve->server.engine, false),
+        [TABLE_JOBS] =
+            TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
         [TABLE_TENANT] =
             TABLE("tenant", fw_tenant_options, fw_tenant_options_count, &serve->tenants, false),
-        TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
-        TABLE("http", fw_http_options, fw_http_options_count, &serve->http, false),
-        TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
+        [TABLE_LOG] = TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
+        [TABLE_HTTP] = TABLE("http", fw_http_options, fw_http_options_count, &serve->http, false),
+        [TABLE_CMD] =
+            TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
         [TABLE_IGNORED] = TABLE("memcached", fw_server_ignored_options,
                                 fw_server_ignored_options_count, &serve->ignored, true),
     };

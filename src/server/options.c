@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/options.h"
 
+#include <fairway/volume.h>
+
 #include "base/base.h"
 #include "engine/core.h"
 #include "io/clock.h"
@@ -91,6 +93,25 @@ const struct fw_option fw_server_counters_options[] = {
              .help = "of which a counter's highest consumption is kept"),
 };
 const size_t fw_server_counters_options_count = FW_ARRAY_LENGTH(fw_server_counters_options);
+
+#define VOLUME(type, field, option_name, ...)                                    \
+    FW_OPTION_##type(struct fw_server_volume_config, field, .section = "volume", \
+                     .name = option_name, __VA_ARGS__)
+
+const struct fw_option fw_server_volume_options[] = {
+    VOLUME(STRING, group, "group", .value_name = "PATH",
+           .help = "disk of a group of volumes ('fairway volume'); none if not given"),
+    VOLUME(STRING, host, "host", .value_name = "NAME",
+           .help = "be the agent of this host of the group"),
+    VOLUME(BOOL, is_manager, "manager", .default_text = "no",
+           .help = "be the manager of the group; it has one"),
+    VOLUME(UINT, pool_min, "pool-min", .default_text = "16", .min = 1, .max = FW_VOLUME_EXTENTS_MAX,
+           .unit = "extents", .help = "what the manager always gives a host in advance"),
+    VOLUME(DURATION, interval_ns, "interval", .unit = "ms", .default_text = "100",
+           .min = FW_NS_PER_MS, .max = (int64_t)FW_RING_BEAT_MS * FW_NS_PER_MS,
+           .help = "how often to look into the rings"),
+};
+const size_t fw_server_volume_options_count = FW_ARRAY_LENGTH(fw_server_volume_options);
 
 /* With memcached's letter, or 0. */
 #define TEXT(option_flag, option_name)                                                             \

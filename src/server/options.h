@@ -20,6 +20,7 @@
 #include "jobs/options.h"
 #include "repl/options.h"
 #include "sched/tenant_options.h"
+#include "server/volumes.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
 
@@ -63,6 +64,7 @@ struct fw_server_config {
     /* Of the parts; each has a table of its own. All zero is sensible. */
     struct fw_server_counters_config counters;
     struct fw_repl_config repl;
+    struct fw_server_volume_config volume;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
     struct fw_sched_config sched;             /* Of which only the policy is an option. */
@@ -77,6 +79,9 @@ extern const size_t fw_server_options_count;
 
 extern const struct fw_option fw_server_counters_options[];
 extern const size_t fw_server_counters_options_count;
+
+extern const struct fw_option fw_server_volume_options[];
+extern const size_t fw_server_volume_options_count;
 
 /* What is accepted and ignored: one field for each kind of value, all rows write there. */
 struct fw_server_ignored {

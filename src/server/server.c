@@ -198,6 +198,15 @@ static int server_make_cores(struct fw_server *server, struct fw_reason *reason)
     return 0;
 }
 
+/* Makes room in lane 0 for services that run as long as the server does. */
+static void lanes_widen(struct fw_jobs_policy *policy, uint32_t services)
+{
+    uint32_t percent = (100 * services + policy->workers - 1) / policy->workers;
+    if (services > 1 && policy->lane_percent[0] < percent) {
+        policy->lane_percent[0] = percent;
+    }
+}
+
 /* The job kernel with the services that always run. */
 static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
 {
@@ -207,6 +216,7 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
     if (server->config.jobs.workers > 0) {
         fw_jobs_configure(&policy, &server->config.jobs);
     }
+    lanes_widen(&policy, 1 + fw_volumes_services(&server->config.volume));
     int rc = fw_jobs_create(&server->jobs, &policy, &why);
     if (rc != 0) {
         return fw_reason_set(reason, rc, "cannot make the job kernel: %s", why.text);
@@ -227,8 +237,14 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
         (void)fw_reason_errno(reason, rc, "cannot start the sweeper");
         goto no_sweeper;
     }
+    rc = fw_volumes_begin(&server->volumes, server->jobs, &server->config.volume, reason);
+    if (rc != 0) {
+        goto no_volumes;
+    }
     return 0;
 
+no_volumes:
+    fw_sweeper_end(&server->sweeper);
 no_sweeper:
     fw_metrics_unregister(&server->metrics, &fw_jobs_metrics_of(server->jobs)->source);
 no_metrics:
@@ -240,6 +256,7 @@ not_started:
 
 static void server_end_jobs(struct fw_server *server)
 {
+    fw_volumes_end(&server->volumes);
     fw_sweeper_end(&server->sweeper);
     int rc = fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL);
     FW_ASSERT(rc == 0);

@@ -151,6 +151,11 @@ static void rows_general(const struct rows *rows)
         ROW_COUNTER(rows, sums, idle_kicks, "idle_kicks");
     }
     row_number(rows, "lru_crawler_starts", figure(&server->sweeper.round_count));
+    if (server->config.volume.group != NULL) {
+        row_number(rows, "volume_managers", figure(&server->volumes.managers));
+        row_number(rows, "volume_agents", figure(&server->volumes.agents));
+        row_number(rows, "volume_pool", figure(&server->volumes.pool));
+    }
 }
 
 /* As bound, if there is one: with the port that the system chose for 0. */
