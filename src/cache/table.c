@@ -18,6 +18,7 @@ enum {
     MEMORY_HEADROOM = 4, /* The limit can be raised to so many times what it was at first. */
     OPEN_SHARE = 16,     /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,
+    RESERVED_MAX = FW_SEGMENT_SIZE_MAX / 4, /* In one go; half of a segment at the most. */
 };
 static_assert((int)FW_ITEM_AGE_MAX == (int)FW_ITEM_AGE, "an age is all of its bits");
 
@@ -51,7 +52,7 @@ fail_buckets:
 
 static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_reason *reason)
 {
-    size_t size = memory / FW_GHOST_MEMORY_SHARE / FW_RANGE_ALIGNMENT * FW_RANGE_ALIGNMENT;
+    size_t size = memory / FW_GHOST_MEMORY_SHARE / fw_range_unit() * fw_range_unit();
     size = size > 0 ? size : fw_range_unit();
     int rc = fw_range_reserve(&table->ghosts.range, size, FW_RANGE_SMALL, reason);
     if (rc != 0) {
@@ -65,7 +66,7 @@ static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_
     table->ghosts.count = size / sizeof(uint16_t);
     atomic_init(&table->ghosts.era, 1);
     /* With all segments' descriptions: small, touched sooner or later, never given back. */
-    uint64_t managing = size + memory / FW_SEGMENT_SIZE * sizeof(struct fw_segment);
+    uint64_t managing = size + (memory >> table->arena.segment_shift) * sizeof(struct fw_segment);
     bool can = fw_budget_charge(&table->budget, managing, 0);
     FW_ASSERT(can);
     return 0;
@@ -287,7 +288,7 @@ bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t
     log->segment = segment;
     char *memory = fw_arena_memory(arena, segment);
     log->next = memory + FW_SEGMENT_BEGIN;
-    log->end = memory + FW_SEGMENT_SIZE;
+    log->end = memory + arena->segment_size;
     return true;
 }
 
@@ -377,7 +378,7 @@ static bool reserve_slowly(struct fw_table_local *local, size_t size)
 
 bool fw_table_reserve(struct fw_table_local *local, size_t size)
 {
-    FW_ASSERT(size <= FW_SEGMENT_SIZE / 4);
+    FW_ASSERT(size <= RESERVED_MAX);
     const struct fw_log *log = &local->logs[FW_PROBATION];
     if (FW_LIKELY((size_t)(log->end - log->next) >= size && log->bodies <= local->bodies_max &&
                   local->stash.count > 0)) {
@@ -617,8 +618,8 @@ static uint64_t hold_number(const struct fw_hold *hold)
 }
 
 /*
- * Is the key in use? One that is written again is, and so is one that was missed soon after it was
- * dropped; that also says which queue was too short.
+ * Is the key in use? One that is written again is, and so is one that was missed not long after it
+ * was dropped; if it was dropped only a moment ago, that also says which queue was too short.
  */
 static bool hold_is_young(const struct fw_hold *hold)
 {
@@ -627,11 +628,14 @@ static bool hold_is_young(const struct fw_hold *hold)
         return true;
     }
     uint64_t items = fw_table_items(table);
-    enum fw_queue queue = fw_ghost_take(&table->ghosts, hold->key->hash, items);
+    bool is_recent;
+    enum fw_queue queue = fw_ghost_take(&table->ghosts, hold->key->hash, items, &is_recent);
     if (queue == FW_QUEUES) {
         return false;
     }
-    fw_share_miss(&table->share, queue, items);
+    if (is_recent) {
+        fw_share_miss(&table->share, queue, items);
+    }
     return true;
 }
 
