@@ -469,22 +469,6 @@ void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
     fw_bucket_unlock(bucket);
 }
 
-static bool table_has_flushed(const struct fw_table *table, const struct fw_item *item)
-{
-    /* Relaxed: the number stands alone, and who sees it late was a moment earlier. */
-    return fw_item_number(item) < atomic_load_explicit(&table->flushed, memory_order_relaxed);
-}
-
-enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item)
-{
-    /* What a client has locked does not expire before it is unlocked. */
-    uint32_t expires = fw_item_expires(item);
-    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
-        return FW_ABSENT_EXPIRED;
-    }
-    return table_has_flushed(local->table, item) ? FW_ABSENT_FLUSHED : FW_ABSENT;
-}
-
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
 {
     struct fw_table *table = local->table;
@@ -613,7 +597,7 @@ static uint64_t hold_number(const struct fw_hold *hold)
 {
     struct fw_table *table = hold->local->table;
     uint64_t number = fw_table_next(table);
-    bool is_late = hold->item != NULL && table_has_flushed(table, hold->item);
+    bool is_late = hold->item != NULL && fw_table_has_flushed(table, hold->item);
     return FW_UNLIKELY(is_late) ? fw_item_number(hold->item) : number;
 }
 

@@ -137,8 +137,23 @@ static inline struct fw_item *fw_local_item(const struct fw_table_local *local, 
 struct fw_bucket *fw_local_lock(struct fw_table_local *local, uint64_t hash);
 void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket);
 
+static inline bool fw_table_has_flushed(const struct fw_table *table, const struct fw_item *item)
+{
+    /* Relaxed: the number stands alone, and who sees it late was a moment earlier. */
+    return fw_item_number(item) < atomic_load_explicit(&table->flushed, memory_order_relaxed);
+}
+
 /* Why an item is as good as absent, or FW_ABSENT if it is not. Under the bucket's lock. */
-enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item);
+static inline enum fw_absence fw_local_absence(const struct fw_table_local *local,
+                                               const struct fw_item *item)
+{
+    /* What a client has locked does not expire before it is unlocked. */
+    uint32_t expires = fw_item_expires(item);
+    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
+        return FW_ABSENT_EXPIRED;
+    }
+    return FW_UNLIKELY(fw_table_has_flushed(local->table, item)) ? FW_ABSENT_FLUSHED : FW_ABSENT;
+}
 
 /* Counts a record as gone, and its body. The entry is the caller's business. */
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item);
