@@ -17,6 +17,7 @@ from . import (
     ring,
     sched,
     simulate,
+    two,
     volume,
 )
 
@@ -36,6 +37,7 @@ MODULES = (
     instructions,
     epoch,
     volume,
+    two,
 )
 
 
