@@ -142,6 +142,11 @@ bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return go_round(local, cursor, bucket_count, visit_entry, &visiting);
 }
 
+uint64_t fw_table_cursor_of(const struct fw_table_local *local, const struct fw_item *item)
+{
+    return reverse(fw_hash(item->key, item->key_length, local->table->seed));
+}
+
 void fw_table_flush_below(struct fw_table_local *local, uint64_t number)
 {
     struct fw_table *table = local->table;

@@ -222,6 +222,9 @@ bool fw_table_collapse(struct fw_table *table);
 bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
                     void (*visit)(struct fw_item *item, void *context), void *context);
 
+/* Where the item stands in the order of a cursor: walks that want one item at a time go by it. */
+uint64_t fw_table_cursor_of(const struct fw_table_local *local, const struct fw_item *item);
+
 /* Sums over all locals, those that are gone too. Any thread. */
 struct fw_table_totals {
     uint64_t items, bytes, total_items, evictions, evicted_unread, expired_unread, reclaimed;
