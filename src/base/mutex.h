@@ -31,6 +31,7 @@
  * ARCHITECTURE.md says why each lock has its place; the two change in the same commit.
  */
 enum fw_lock_rank {
+    FW_RANK_BULK = 44,          /* A dump under way: its file is written under it. */
     FW_RANK_SERVER = 45,        /* A server's list of connections; their foms are woken under it. */
     FW_RANK_METRICS = 50,       /* Registering and reading metrics; never on a hot path. */
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
