@@ -150,6 +150,7 @@ enum fw_sched_policy_number {
     FW_SCHED_CRR,
     FW_SCHED_WFQ,
     FW_SCHED_TBF,
+    FW_SCHED_SHARE,
     FW_SCHED_POLICIES
 };
 

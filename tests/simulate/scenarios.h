@@ -28,6 +28,7 @@ extern const struct sim_scenario sim_scenario_engine_trace;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_epoch;
+extern const struct sim_scenario sim_scenario_share;
 extern const struct sim_scenario sim_scenario_handoff;
 extern const struct sim_scenario sim_scenario_jobs_hang;
 extern const struct sim_scenario sim_scenario_jobs_planted_admission;
@@ -88,6 +89,7 @@ extern const struct sim_scenario sim_scenario_volume;
     &sim_scenario_ring, \
     &sim_scenario_ring_owner, \
     &sim_scenario_epoch, \
+    &sim_scenario_share, \
     &sim_scenario_volume, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \

@@ -42,6 +42,7 @@ HONEST = [
     "engine-wake",
     "engine-watchdog",
     "epoch",
+    "share",
     "handoff",
     "jobs-hang",
     "jobs-order",

@@ -19,6 +19,7 @@ QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
 TENANTS = "src/sched/tenants.c"
 DUES = "src/sched/dues.c"
+SHARE = "src/sched/share.c"
 DISPATCH = "src/jobs/dispatch.c"
 HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
@@ -339,4 +340,15 @@ MUTANTS = [
     Mutant("epoch-start-for-another-next", CLUSTER, "epoch",
            "who gave up and asked anew is answered with the start that it gave up on",
            [("!cluster->is_pending || peer->ticket != cluster->ticket", "!cluster->is_pending")]),
+    # ---- cluster-wide rates
+    Mutant("share-raised-at-once", SHARE, "share",
+           "a node has more before another knows that it has less",
+           [("        lowest = smaller(lowest, tenant->parts[place]);\n", "")]),
+    Mutant("share-of-the-dead-at-once", SHARE, "share",
+           "what a node had that is cut off is taken while it still serves by it",
+           [("    bool is_same = share->is_in && data->members == share->members &&\n",
+             "    bool is_same = share->is_in && true |\n")]),
+    Mutant("share-without-end", SHARE, "share",
+           "a node that is cut off or was frozen serves as if it were not",
+           [("        until_ns = share->lease_until_ns;\n", "        until_ns = INT64_MAX;\n")]),
 ]
