@@ -16,6 +16,7 @@ from . import (
     network,
     ring,
     sched,
+    share,
     simulate,
     two,
     volume,
@@ -37,6 +38,7 @@ MODULES = (
     instructions,
     epoch,
     volume,
+    share,
     two,
 )
 

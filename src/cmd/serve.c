@@ -87,6 +87,7 @@ enum {
     TABLE_COUNTER,
     TABLE_REPL,
     TABLE_VOLUME,
+    TABLE_CLUSTER,
     TABLE_SCHED,
     TABLE_ENGINE,
     TABLE_JOBS,
@@ -127,6 +128,8 @@ static void serve_tables(struct serve *serve)
             TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
         [TABLE_VOLUME] = TABLE("volume", fw_server_volume_options, fw_server_volume_options_count,
                                &serve->server.volume, false),
+        [TABLE_CLUSTER] = TABLE("cluster", fw_server_cluster_options,
+                                fw_server_cluster_options_count, &serve->server.cluster, false),
         [TABLE_SCHED] =
             TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
         [TABLE_ENGINE] = TABLE("engine", fw_engine_options, fw_engine_options_count,

@@ -62,8 +62,9 @@ static void stats_print_help(FILE *out)
     (void)fputs("usage: fairway stats [OPTIONS] [GROUP]\n"
                 "\n"
                 "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
-                "delayed, throttled and refused, and by which rules), settings, conns,\n"
-                "threads, items and slabs; without one it shows the general figures.\n"
+                "delayed, throttled and refused, and by which rules), epochs (the cluster, and\n"
+                "which part of its rates is served here), settings, conns, threads, items and\n"
+                "slabs; without one it shows the general figures.\n"
                 "\n",
                 out);
     fw_options_print_help(&table, 1, out);

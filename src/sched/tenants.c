@@ -230,6 +230,12 @@ void fw_tenants_grant(struct fw_tenants *tenants, uint32_t number, uint64_t part
     fw_mutex_unlock(&tenants->lock);
 }
 
+uint64_t fw_tenants_part(const struct fw_tenants *tenants, uint32_t number, int64_t now_ns)
+{
+    const struct fw_tenant *tenant = &tenants->of[number];
+    return now_ns <= load_signed(&tenant->rate_until_ns) ? load(&tenant->rate) : 0;
+}
+
 uint64_t fw_tenants_round(struct fw_tenants *tenants)
 {
     fw_mutex_lock(&tenants->lock);

@@ -146,6 +146,8 @@ void fw_tenants_divide(struct fw_tenants *tenants, bool is_divided);
  */
 void fw_tenants_grant(struct fw_tenants *tenants, uint32_t number, uint64_t part, int64_t until_ns,
                       int64_t now_ns);
+/* What it may have by its grant, or by its own rate; 0: nothing, or as much as it likes. */
+uint64_t fw_tenants_part(const struct fw_tenants *tenants, uint32_t number, int64_t now_ns);
 /* Another number whenever dues were configured. */
 uint64_t fw_tenants_round(struct fw_tenants *tenants);
 /* Some grants have changed: who waits for tokens looks again. */

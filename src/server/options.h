@@ -20,6 +20,7 @@
 #include "jobs/options.h"
 #include "repl/options.h"
 #include "sched/tenant_options.h"
+#include "server/cluster.h"
 #include "server/volumes.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
@@ -65,6 +66,7 @@ struct fw_server_config {
     struct fw_server_counters_config counters;
     struct fw_repl_config repl;
     struct fw_server_volume_config volume;
+    struct fw_server_cluster_config cluster;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
     struct fw_sched_config sched;             /* Of which only the policy is an option. */

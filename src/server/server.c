@@ -347,6 +347,11 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         free(made);
         return rc;
     }
+    rc = fw_server_cluster_open(made, reason);
+    if (rc != 0) {
+        fw_server_destroy(made);
+        return rc;
+    }
     /* First, so that who sees it listen can administer it. */
     rc = fw_admin_open(made, reason);
     if (rc == 0) { /* Its role is known before it listens. */
@@ -474,6 +479,7 @@ static void server_end(struct fw_server *server)
     if (atomic_load(&server->wish) == FW_SERVER_DRAIN) {
         server_drain(server);
     }
+    fw_server_cluster_close(server);
     (void)fw_domain_stop(server->domain, 0);
     FW_ASSERT(atomic_load(&server->connection_count) == 0);
     if (server->has_signals) {
@@ -503,6 +509,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_replication_fini(server);
     server_end_jobs(server);
     fw_admin_fini(server);
+    fw_server_cluster_fini(server);
     server_end_cores(server);
     fw_domain_destroy(server->domain);
     fw_reactor_destroy(server->reactor);

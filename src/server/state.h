@@ -67,7 +67,8 @@ struct fw_server {
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;
-    struct fw_admin *admin; /* Or NULL. */
+    struct fw_admin *admin;            /* Or NULL. */
+    struct fw_server_cluster *cluster; /* Or NULL; its metrics are anyone's. */
     struct fw_signals signals;
     bool has_signals;
     void (*reload)(void *context); /* Or NULL. */

@@ -304,6 +304,8 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
         rows_threads(&rows);
     } else if (strcmp(group, "replication") == 0) {
         fw_replication_stats(server, emit, emit_context);
+    } else if (strcmp(group, "epochs") == 0) {
+        fw_server_stats_epochs(server, emit, emit_context);
     } else if (strcmp(group, "tenants") == 0) {
         fw_server_stats_tenants(server, emit, emit_context);
     } else {

@@ -240,6 +240,7 @@ int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections 
     fw_mutex_unlock(&server->lock);
     fw_tenancy_put(old);
     fw_tenancy_check_listeners(server);
+    fw_server_cluster_look(server);
     cores_tell(server);
     return 0;
 }
@@ -249,5 +250,6 @@ void fw_tenancy_open_up(struct fw_server *server)
     fw_mutex_lock(&server->lock);
     server->policy = FW_SCHED_FIFO;
     fw_mutex_unlock(&server->lock);
+    fw_server_cluster_look(server);
     cores_tell(server);
 }
