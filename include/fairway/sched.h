@@ -70,8 +70,9 @@
  *
  * Policies. `fifo`: as they came. `crr`: clients by turns, one request each. `wfq`: tenants by
  * weight, in cost, and clients by turns within a tenant. `tbf`: tenants by their rates, as they
- * came among those who may go. fw_sched_switch() changes the policy while requests wait. Whoever
- * wants another writes it: fairway/sched_policy.h.
+ * came among those who may go. `share`: as `wfq`, with rates that hold for a cluster. `gang`: the
+ * tenant that a cluster's nodes have chosen, else as `wfq`. fw_sched_switch() changes the policy
+ * while requests wait. Whoever wants another writes it: fairway/sched_policy.h.
  *
  * Epochs. A head goes in step with others through an epoch handler (fairway/epoch.h): it asks for
  * its first epoch when it is made and serves from then on, also if the answer is that there are no
@@ -151,6 +152,7 @@ enum fw_sched_policy_number {
     FW_SCHED_WFQ,
     FW_SCHED_TBF,
     FW_SCHED_SHARE,
+    FW_SCHED_GANG,
     FW_SCHED_POLICIES
 };
 

@@ -51,6 +51,11 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Saturates; no sum of what nodes say does. */
 static uint32_t sum(uint32_t a, uint32_t b)
 {
@@ -80,6 +85,7 @@ static void data_read(struct fw_share_data *data, const void *bytes, size_t leng
 static uint16_t records_merge(struct fw_share_record *merged, const struct fw_share_data *a,
                               const struct fw_share_data *b)
 {
+    bool is_gang = a->terms == FW_SHARE_GANG;
     uint16_t count = 0;
     uint32_t i = 0;
     uint32_t j = 0;
@@ -90,7 +96,9 @@ static uint16_t records_merge(struct fw_share_record *merged, const struct fw_sh
             merged[count++] = b->records[j++];
         } else {
             merged[count] = a->records[i++];
-            merged[count].claim = sum(merged[count].claim, b->records[j].claim);
+            uint32_t claim = b->records[j].claim;
+            merged[count].claim =
+                is_gang ? larger(merged[count].claim, claim) : sum(merged[count].claim, claim);
             merged[count].rate = smaller(merged[count].rate, b->records[j].rate);
             count++;
             j++;
@@ -110,7 +118,9 @@ void fw_share_combine(void *combined, const void *a, size_t a_length, const void
     both.terms = left.terms == right.terms ? left.terms : FW_SHARE_DISAGREED;
     both.participants = sum_small(left.participants, right.participants);
     both.members = left.members + right.members;
-    both.count = records_merge(both.records, &left, &right);
+    if (both.terms != FW_SHARE_DISAGREED) {
+        both.count = records_merge(both.records, &left, &right);
+    }
     size_t length = a_length < b_length ? a_length : b_length;
     memcpy(combined, &both, length < sizeof both ? length : sizeof both);
 }

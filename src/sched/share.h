@@ -111,6 +111,9 @@ static_assert(sizeof(struct fw_share_data) == FW_EPOCH_DATA_MAX, "it always has 
 
 #define FW_SHARE_WHOLE     (UINT32_C(1) << 24)
 #define FW_SHARE_DISAGREED UINT32_MAX
+/* The terms of nodes that agree on whom to serve (sched/gang.h). Then claims are not summed: the
+ * largest counts. */
+#define FW_SHARE_GANG (UINT32_C(1) << 24)
 
 struct fw_share {
     struct fw_share_config config;

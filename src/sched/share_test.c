@@ -478,6 +478,48 @@ static void test_configured_anew(void **state)
     alone_stop();
 }
 
+/* What is taken counts at once, what is given when all have said that they know. */
+static void test_raised_an_epoch_later(void **state)
+{
+    (void)state;
+    static struct fw_share_data other;
+    alone_start(1, 0, false);
+    other = *alone.data;
+    other.members = 2;
+    alone_settle(&other);
+    uint64_t before = alone_part(1);
+    assert_in_range(before, 1, 2999);
+    other.records[0].claim /= 10;
+    alone_answer(&other);
+    assert_int_equal(alone_part(1), before);
+    alone_answer(&other);
+    assert_true(alone_part(1) > before);
+    other.records[0].claim *= 10;
+    alone_answer(&other);
+    assert_int_equal(alone_part(1), before);
+    alone_stop();
+}
+
+/* While it asks to come back its fallback ends: the others may be about to take it. */
+static void test_fallback_ends_while_it_asks(void **state)
+{
+    (void)state;
+    alone_start(1, 3, true);
+    for (uint32_t i = 0; i < 2; i++) { /* Nobody answers: after the second time it takes a rest. */
+        alone.started(alone.argument, -ETIMEDOUT, alone.data, 0);
+        assert_int_equal(alone_part(1), 0);
+        alone.now_ns = alone.armed_ns;
+        fw_share_poll(&alone.share);
+    }
+    assert_int_equal(alone_part(1), 1000);
+    alone.now_ns = alone.armed_ns;
+    fw_share_poll(&alone.share);
+    assert_true(alone.share.is_pending);
+    assert_int_equal(fw_share_part(&alone.share, 1, alone.now_ns + 600000000), 1000);
+    assert_int_equal(fw_share_part(&alone.share, 1, alone.now_ns + 600000001), 0);
+    alone_stop();
+}
+
 /* However late it is told that an epoch has started: the others count from when it was ready. */
 static void test_lease_begins_with_the_word(void **state)
 {
@@ -548,6 +590,8 @@ int main(void)
         cmocka_unit_test(test_different_tenants),
         cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_configured_anew),
+        cmocka_unit_test(test_raised_an_epoch_later),
+        cmocka_unit_test(test_fallback_ends_while_it_asks),
         cmocka_unit_test(test_lease_begins_with_the_word),
         cmocka_unit_test(test_grants),
     };

@@ -125,12 +125,14 @@ struct fw_tenants {
     struct fw_tenant_about *about;
     _Atomic uint32_t count;
     _Atomic uint32_t generation; /* Rises with each change of dues. */
-    struct fw_mutex lock;        /* Guards the rest. */
-    struct fw_list heads;        /* Of struct fw_flows. */
-    struct fw_flows *past;       /* Sums of the heads that are gone. */
-    uint64_t round;              /* Of configuring. */
-    bool is_divided;             /* Cluster rates hold by grants only. */
-    uint16_t *names;             /* Numbers plus one, by hash. */
+    _Atomic uint32_t chosen;     /* The tenant to serve now (sched/gang.h), plus one; 0: none. */
+    _Atomic int64_t chosen_until_ns;
+    struct fw_mutex lock;  /* Guards the rest. */
+    struct fw_list heads;  /* Of struct fw_flows. */
+    struct fw_flows *past; /* Sums of the heads that are gone. */
+    uint64_t round;        /* Of configuring. */
+    bool is_divided;       /* Cluster rates hold by grants only. */
+    uint16_t *names;       /* Numbers plus one, by hash. */
     void *memory;
 };
 

@@ -16,6 +16,7 @@
 #include "io/alarm.h"
 #include "io/clock.h"
 #include "io/random.h"
+#include "sched/gang.h"
 #include "sched/share.h"
 #include "sched/tenants.h"
 #include "server/state.h"
@@ -32,15 +33,17 @@ static const char *const fallbacks[] = {"fair", "none", NULL};
 
 const struct fw_option fw_server_cluster_options[] = {
     ROW(STRING, name, "name", .value_name = "NAME",
-        .help = "servers with this name divide the cluster rates of their tenants, with the "
-                "policy share, over Corosync; none if not given"),
+        .help = "servers with this name go in step, over Corosync, with the policies share and "
+                "gang; none if not given"),
     ROW(UINT, nodes, "nodes", .default_text = "0", .max = FW_SHARE_NODES_MAX, .unit = "nodes",
         .help = "how many nodes the cluster has, the same on each; needed for their fair parts"),
     ROW(ENUM, fallback, "fallback", .default_text = "fair", .names = fallbacks,
         .help = "what a node serves of these tenants when it is cut off: its fair part, which the "
                 "others then leave to it (fair), or nothing, so that they have all (none)"),
     ROW(DURATION, epoch_ns, "epoch", .default_text = "50ms", .unit = "ms", .min = FW_NS_PER_MS,
-        .max = FW_NS_PER_S, .help = "how often the parts are agreed on"),
+        .max = FW_NS_PER_S,
+        .help =
+            "how often parts are agreed on (share), or how long a tenant's turn is at most (gang)"),
     ROW(DURATION, timeout_ns, "timeout", .default_text = "700ms", .unit = "ms",
         .min = 10 * (int64_t)FW_NS_PER_MS, .max = 60 * (int64_t)FW_NS_PER_S,
         .help = "who says nothing for so long is left behind; longer than Corosync's token and "
@@ -80,11 +83,12 @@ struct fw_server_cluster {
     struct fw_group *group;
     struct fw_epoch_cluster epochs;
     struct fw_alarm epochs_alarm;
-    struct fw_share share;
-    struct fw_alarm share_alarm;
+    struct fw_share share; /* One of these two runs, or none. */
+    struct fw_gang gang;
+    struct fw_alarm policy_alarm; /* Its. */
     /* What was opened. */
     bool has_epochs_alarm;
-    bool has_share_alarm;
+    bool has_policy_alarm;
     bool has_group;
     bool has_epochs;
     bool is_closed;
@@ -126,7 +130,23 @@ static int64_t share_now(struct fw_share *share)
 
 static void share_arm(struct fw_share *share, int64_t when_ns)
 {
-    fw_alarm_set(&cluster_of_share(share)->share_alarm, when_ns);
+    fw_alarm_set(&cluster_of_share(share)->policy_alarm, when_ns);
+}
+
+static struct fw_server_cluster *cluster_of_gang(struct fw_gang *gang)
+{
+    return FW_CONTAINER_OF(gang, struct fw_server_cluster, gang);
+}
+
+static int64_t gang_now(struct fw_gang *gang)
+{
+    (void)gang;
+    return fw_clock_now_ns();
+}
+
+static void gang_arm(struct fw_gang *gang, int64_t when_ns)
+{
+    fw_alarm_set(&cluster_of_gang(gang)->policy_alarm, when_ns);
 }
 
 static void counter_follow(struct fw_counter *counter, uint64_t value)
@@ -138,10 +158,13 @@ static void metrics_follow(struct fw_server_cluster *cluster)
 {
     struct fw_metrics_epoch *to = &cluster->metrics;
     const struct fw_epoch_figures *figures = &cluster->epochs.figures;
-    fw_gauge_set(&to->in_step, cluster->share.is_in);
+    bool is_in = cluster->share.is_in || cluster->gang.is_in;
+    uint32_t participants =
+        cluster->share.is_in ? cluster->share.participants : cluster->gang.participants;
+    fw_gauge_set(&to->in_step, is_in);
     fw_gauge_set(&to->epoch, cluster->epochs.coordinator.number);
     fw_gauge_set(&to->peers, cluster->epochs.coordinator.view.count);
-    fw_gauge_set(&to->participants, cluster->share.is_in ? cluster->share.participants : 0);
+    fw_gauge_set(&to->participants, is_in ? participants : 0);
     counter_follow(&to->started, figures->started);
     counter_follow(&to->missed, figures->missed);
     counter_follow(&to->evictions, figures->evicted);
@@ -154,11 +177,12 @@ static void metrics_follow(struct fw_server_cluster *cluster)
     fw_gauge_set(&to->last_error, -(int64_t)figures->last_error);
 }
 
-static void share_rang(struct fw_alarm *alarm)
+static void policy_rang(struct fw_alarm *alarm)
 {
     struct fw_server_cluster *cluster =
-        FW_CONTAINER_OF(alarm, struct fw_server_cluster, share_alarm);
-    fw_share_poll(&cluster->share);
+        FW_CONTAINER_OF(alarm, struct fw_server_cluster, policy_alarm);
+    fw_share_poll(&cluster->share); /* Harmless if it does not run. */
+    fw_gang_poll(&cluster->gang);
     metrics_follow(cluster);
 }
 
@@ -178,6 +202,18 @@ static void share_changed(struct fw_share *share, bool is_in, int error)
                                     : "nothing, until it is back");
 }
 
+static void gang_changed(struct fw_gang *gang, bool is_in, int error)
+{
+    metrics_follow(cluster_of_gang(gang));
+    if (is_in) {
+        FW_LOG(server, NOTICE, "in step with the cluster: epoch %" PRId64 ", %" PRIu32 " nodes",
+               gang->number, gang->participants);
+    } else {
+        FW_LOG(server, WARNING, "cut off from the cluster (%s): it serves tenants by weight",
+               strerrordesc_np(-error));
+    }
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int config_check(const struct fw_server_cluster_config *config, struct fw_reason *reason)
@@ -190,7 +226,7 @@ static int config_check(const struct fw_server_cluster_config *config, struct fw
     return 0;
 }
 
-static int cluster_make_share(struct fw_server_cluster *cluster, struct fw_reason *reason)
+static int cluster_make_policies(struct fw_server_cluster *cluster, struct fw_reason *reason)
 {
     const struct fw_server_cluster_config *config = &cluster->server->config.cluster;
     struct fw_share_config share = {.tenants = cluster->server->tenants,
@@ -201,9 +237,21 @@ static int cluster_make_share(struct fw_server_cluster *cluster, struct fw_reaso
                                     .now = share_now,
                                     .arm = share_arm,
                                     .changed = share_changed};
+    struct fw_gang_config gang = {.tenants = cluster->server->tenants,
+                                  .epoch_ns = config->epoch_ns,
+                                  .timeout_ns = config->timeout_ns,
+                                  .now = gang_now,
+                                  .arm = gang_arm,
+                                  .changed = gang_changed};
     int rc = fw_random_seed(&share.member);
     if (rc == 0) {
         rc = fw_share_init(&cluster->share, &share);
+    }
+    if (rc == 0) {
+        rc = fw_gang_init(&cluster->gang, &gang);
+        if (rc != 0) {
+            fw_share_fini(&cluster->share);
+        }
     }
     return rc == -EINVAL ? fw_reason_set(reason, rc,
                                          "cluster-timeout must be at least one epoch long and at "
@@ -222,9 +270,9 @@ static void epochs_alarm_closed(struct fw_alarm *alarm)
     cluster_closed(FW_CONTAINER_OF(alarm, struct fw_server_cluster, epochs_alarm));
 }
 
-static void share_alarm_closed(struct fw_alarm *alarm)
+static void policy_alarm_closed(struct fw_alarm *alarm)
 {
-    cluster_closed(FW_CONTAINER_OF(alarm, struct fw_server_cluster, share_alarm));
+    cluster_closed(FW_CONTAINER_OF(alarm, struct fw_server_cluster, policy_alarm));
 }
 
 static void group_closed(void *argument)
@@ -250,11 +298,11 @@ static int cluster_make_group(struct fw_server_cluster *cluster, struct fw_reaso
         return rc;
     }
     cluster->has_epochs_alarm = true;
-    rc = fw_alarm_open(&cluster->share_alarm, server->reactor, share_rang, reason);
+    rc = fw_alarm_open(&cluster->policy_alarm, server->reactor, policy_rang, reason);
     if (rc != 0) {
         return rc;
     }
-    cluster->has_share_alarm = true;
+    cluster->has_policy_alarm = true;
     rc = fw_corosync_open(&cluster->group, server->reactor, &options, reason);
     if (rc != 0) {
         return rc;
@@ -279,13 +327,14 @@ int fw_server_cluster_open(struct fw_server *server, struct fw_reason *reason)
     }
     memset(cluster, 0, sizeof *cluster);
     cluster->server = server;
-    rc = cluster_make_share(cluster, reason);
+    rc = cluster_make_policies(cluster, reason);
     if (rc != 0) {
         free(cluster);
         return rc;
     }
     rc = fw_metrics_register(&server->metrics, &fw_epoch_metric_table, &cluster->metrics.source);
     if (rc != 0) {
+        fw_gang_fini(&cluster->gang);
         fw_share_fini(&cluster->share);
         free(cluster);
         return fw_reason_errno(reason, rc, "cannot join the cluster");
@@ -305,17 +354,23 @@ void fw_server_cluster_look(struct fw_server *server)
         return;
     }
     fw_mutex_lock(&server->lock);
-    bool is_wanted = server->policy == FW_SCHED_SHARE;
+    enum fw_sched_policy_number policy = server->policy;
     fw_mutex_unlock(&server->lock);
-    if (is_wanted && !cluster->share.is_running) {
+    if (policy != FW_SCHED_SHARE) { /* What has to stop stops first: they have one handler. */
+        fw_share_stop(&cluster->share);
+    }
+    if (policy != FW_SCHED_GANG) {
+        fw_gang_stop(&cluster->gang);
+    }
+    if (policy == FW_SCHED_SHARE && !cluster->share.is_running) {
         FW_LOG(
             server, NOTICE,
             "divides cluster rates with the nodes of %s; until it is in step with them it serves "
             "nothing of these tenants",
             server->config.cluster.name);
         fw_share_start(&cluster->share, &cluster->epochs.epoch);
-    } else if (!is_wanted) {
-        fw_share_stop(&cluster->share);
+    } else if (policy == FW_SCHED_GANG && !cluster->gang.is_running) {
+        fw_gang_start(&cluster->gang, &cluster->epochs.epoch);
     }
     metrics_follow(cluster);
 }
@@ -328,6 +383,7 @@ void fw_server_cluster_close(struct fw_server *server)
     }
     cluster->is_closed = true;
     fw_share_stop(&cluster->share);
+    fw_gang_stop(&cluster->gang);
     if (cluster->has_epochs) {
         fw_epoch_cluster_fini(&cluster->epochs);
     }
@@ -339,9 +395,9 @@ void fw_server_cluster_close(struct fw_server *server)
         server->open_count++;
         fw_alarm_close(&cluster->epochs_alarm, epochs_alarm_closed);
     }
-    if (cluster->has_share_alarm) {
+    if (cluster->has_policy_alarm) {
         server->open_count++;
-        fw_alarm_close(&cluster->share_alarm, share_alarm_closed);
+        fw_alarm_close(&cluster->policy_alarm, policy_alarm_closed);
     }
 }
 
@@ -350,6 +406,7 @@ void fw_server_cluster_fini(struct fw_server *server)
     struct fw_server_cluster *cluster = server->cluster;
     if (cluster != NULL) {
         fw_metrics_unregister(&server->metrics, &cluster->metrics.source);
+        fw_gang_fini(&cluster->gang);
         fw_share_fini(&cluster->share);
         free(cluster);
     }

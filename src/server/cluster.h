@@ -3,11 +3,14 @@
  * The server as a node of a cluster: its place in the epochs, and what comes of them.
  *
  *     Corosync ── group ── epoch handler ── share ──grants──► tenants ◄── heads, on their cores
- *     └───────── the thread that runs the server ─────────┘    └ atomics: no request waits ┘
+ *                                        └─ gang ───choice───►    │
+ *     └───────── the thread that runs the server ─────────┘       └ atomics: no request waits
  *
- * It is there if [cluster] has a name, and takes part in epochs while the policy is `share`: then
- * the cluster rates of tenants are divided with the other nodes (sched/share.h). With any other
- * policy, and while the server drains, it has left, and a cluster rate is this node's own limit.
+ * It is there if [cluster] has a name, and takes part in epochs while the policy is `share` or
+ * `gang`. With the first the cluster rates of tenants are divided with the other nodes
+ * (sched/share.h), with the second all serve the same tenant at the same time (sched/gang.h). With
+ * any other policy, and while the server drains, it has left. A cluster rate is this node's own
+ * limit whenever it is not divided.
  *
  * Nothing here waits, and nothing of a request passes through here: grants are words that heads
  * read. Whether Corosync is there, the server serves; docs/epochs.md says how.

@@ -33,7 +33,7 @@ LOOK_S = 0.05
 
 CONFIG = """\
 [server]
-policy = share
+policy = {policy}
 [cluster]
 name = servers
 nodes = 3
@@ -70,7 +70,8 @@ class Server:
         self.node = node
         self.path = pathlib.Path(node.folder, "server.sock")
         self.config = pathlib.Path(node.folder, "fairway.conf")
-        self.config.write_text(CONFIG.format(fallback=fallback, rate=RATE), encoding="ascii")
+        self.fallback = fallback
+        self.configure("share")
         self.log = pathlib.Path(node.folder, "server.log")
         with open(self.log, "ab") as log:
             self.process = node.start([program, "serve", "--config", self.config, "-t", "1",
@@ -81,6 +82,9 @@ class Server:
         self.threads = [threading.Thread(target=self._count), threading.Thread(target=self._flood)]
         for thread in self.threads:
             thread.start()
+
+    def configure(self, policy):
+        self.config.write_text(CONFIG.format(policy=policy, fallback=self.fallback, rate=RATE), encoding="ascii")
 
     def stats(self, group):
         lines = ask(self.path, f"stats {group}\r\n".encode())
@@ -172,6 +176,14 @@ class Servers:
             self.all.append(self.running[number])
         for server in self.running.values():
             wait_for(lambda server=server: server.stats("epochs"), f"{server.node.name} to listen")
+
+    def switch(self, policy):
+        """While requests wait."""
+        for server in self.running.values():
+            server.configure(policy)
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda server=server: server.stats("tenants")["policy"] == policy,
+                     f"{server.node.name} to have the policy {policy}")
 
     def kill(self, number):
         self.running.pop(number).end(signal.SIGKILL)

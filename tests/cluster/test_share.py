@@ -53,6 +53,26 @@ def test_rate_of_the_cluster(cluster, fairway):
         assert most <= MOST + SLACK, servers.seconds()
 
 
+def test_switching(cluster, fairway):
+    """From one policy of a cluster to the other and back, while requests wait: none is lost, since each
+    client sends the next only when it was answered."""
+    with Servers(fairway, cluster, fallback="fair") as servers:
+        servers.start()
+        servers.wait_in_step()
+        servers.flood(1, 2, 3)
+        for policy in ("gang", "fifo", "share"):
+            servers.switch(policy)
+            if policy != "fifo":
+                servers.wait_in_step()
+            else:
+                wait_for(lambda: all(server.stats("epochs")["in_step"] == "no" for server in servers.all),
+                         "all to leave")
+            begun = [server.costs[-1] for server in servers.all]
+            wait_for(lambda begun=begun: all(server.costs[-1] > cost for server, cost in zip(servers.all, begun)),
+                     f"requests to be served by {policy}")
+        servers.wait_for_rate(LEAST)
+
+
 def test_fair_part_when_cut_off(cluster, fairway):
     """With the other fallback it goes on with its part, which the others leave to it."""
     with Servers(fairway, cluster, fallback="fair") as servers:
