@@ -161,6 +161,9 @@ static enum fw_step follow_connect(struct fw_repl_follow *follow)
 /* Makes room and receives. 0, -EAGAIN: nothing more now, or why the link ends. */
 static int follow_receive(struct fw_repl_follow *follow)
 {
+    if (follow->is_waiting) {
+        return -EAGAIN;
+    }
     uint32_t length = follow->input_end - follow->input_begin;
     memmove(follow->input, follow->input + follow->input_begin, length);
     follow->input_begin = 0;
@@ -171,10 +174,8 @@ static int follow_receive(struct fw_repl_follow *follow)
         is_body ? follow->body->length - follow->body_filled : sizeof follow->input - length;
     ssize_t received = fw_stream_receive_now(&follow->stream, to, room);
     if (received == -EAGAIN) {
-        if (!follow->is_waiting) {
-            follow->is_waiting = true;
-            fw_stream_wait(&follow->stream);
-        }
+        follow->is_waiting = true;
+        fw_stream_wait(&follow->stream);
         return -EAGAIN;
     }
     if (received <= 0) {

@@ -155,13 +155,14 @@ static enum fw_repl_decoded input_take(struct fw_repl_link *link, struct fw_repl
 /* Receives what has come. 0, -EAGAIN: nothing more now, or why the link ends. */
 static int link_receive(struct fw_repl_link *link)
 {
+    if (link->is_waiting) {
+        return -EAGAIN;
+    }
     ssize_t received = fw_stream_receive_now(&link->stream, link->input + link->input_length,
                                              sizeof link->input - link->input_length);
     if (received == -EAGAIN) {
-        if (!link->is_waiting) {
-            link->is_waiting = true;
-            fw_stream_wait(&link->stream);
-        }
+        link->is_waiting = true;
+        fw_stream_wait(&link->stream);
         return -EAGAIN;
     }
     if (received <= 0) {
@@ -174,7 +175,7 @@ static int link_receive(struct fw_repl_link *link)
 /* Takes the answers to marks that have come; others are skipped. 0 or why the link ends. */
 static int link_hear(struct fw_repl_link *link)
 {
-    int rc = link->is_waiting ? -EAGAIN : 0;
+    int rc = 0;
     while (rc == 0) {
         rc = link_receive(link);
         struct fw_repl_message message;

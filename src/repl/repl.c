@@ -133,6 +133,9 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master)
     FW_ASSERT(!fw_repl_is_following(repl));
     fw_changes_forget(repl->changes);
     atomic_store(&repl->must_unfollow, false);
+    /* Relaxed, both: there is no follower. Whatever is here is nothing that a master has told. */
+    atomic_store_explicit(&repl->followed.history, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.is_torn, true, memory_order_relaxed);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,
                            fw_domain_locality(repl->host.domain, 0));
     if (rc != 0) {

@@ -88,7 +88,7 @@ struct fw_repl_followed {
     _Atomic uint64_t history;   /* Whose position it is; 0: nobody's. */
     _Atomic uint64_t position;  /* Of the last mark. */
     _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
-    atomic_bool is_torn;        /* A copy has begun and not ended: some items are missing. */
+    atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
 };
 
 /* What replication wants of the server. */

@@ -311,11 +311,11 @@ static void doors_resume(struct fw_replication *replication)
     }
 }
 
-void fw_replication_look(struct fw_server *server)
+/* One step, if it can be made now. */
+static void stage_step(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     uint32_t wish = atomic_load(&replication->wish);
-    doors_resume(replication);
     switch (fw_replication_stage(replication)) {
     case FW_REPLICATION_MASTER:
         if (wish == FW_REPL_ROLE_SLAVE && replication->has_master) {
@@ -335,6 +335,17 @@ void fw_replication_look(struct fw_server *server)
         step_serve(server);
         break;
     }
+}
+
+void fw_replication_look(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    enum fw_replication_stage before;
+    doors_resume(replication);
+    do { /* Nobody may be left to wake us for the next step. */
+        before = fw_replication_stage(replication);
+        stage_step(server);
+    } while (fw_replication_stage(replication) != before);
 }
 
 int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool is_forced)

@@ -45,6 +45,8 @@ extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_ring;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
+extern const struct sim_scenario sim_scenario_repl;
+extern const struct sim_scenario sim_scenario_repl_faults;
 extern const struct sim_scenario sim_scenario_sched_rate;
 extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
@@ -79,6 +81,8 @@ extern const struct sim_scenario sim_scenario_volume;
     &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
     &sim_scenario_engine_stop, \
+    &sim_scenario_repl, \
+    &sim_scenario_repl_faults, \
     &sim_scenario_sched_rate, \
     &sim_scenario_sched_share, \
     &sim_scenario_server, \

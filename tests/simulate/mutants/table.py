@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine, the job kernel, the table, the server and the epochs: mistakes that are
+"""The mutants of the engine, the job kernel, the table, the server, the epochs and replication: mistakes that are
 easily made and that no test with real threads would find for sure. Each is a few words of one file,
 replaced, and names the scenario that must notice."""
 
@@ -33,6 +33,11 @@ CLEAN = "src/cache/clean.c"
 SWEEP = "src/cache/sweep.c"
 CLUSTER = "src/epoch/cluster.c"
 COORDINATOR = "src/epoch/coordinator.c"
+TABLE = "src/cache/table.c"
+LINK = "src/repl/link.c"
+REPL = "src/repl/repl.c"
+FOLLOW = "src/repl/follow.c"
+REPLICATION = "src/server/replication.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -351,4 +356,24 @@ MUTANTS = [
     Mutant("share-without-end", SHARE, "share",
            "a node that is cut off or was frozen serves as if it were not",
            [("        until_ns = share->lease_until_ns;\n", "        until_ns = INT64_MAX;\n")]),
+
+    # ---- replication
+    Mutant("removal-not-written-down", TABLE, "repl",
+           "what is deleted at the master stays at its slaves",
+           [("    fw_local_note(local, hold->item);\n    fw_local_bury", "    fw_local_bury")]),
+    Mutant("mark-ahead-of-what-was-told", LINK, "repl-faults",
+           "a slave that comes back goes on behind changes that it never heard of",
+           [("            link_mark(link); /* All that was read is told. */\n"
+             "            int rc = link_read(link);\n",
+             "            int rc = link_read(link);\n            link_mark(link);\n")]),
+    Mutant("numbers-of-the-old-master-given-again", REPL, "repl",
+           "a new master gives out CAS that the old one gave, and that it never heard of",
+           [("        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);\n",
+             "")]),
+    Mutant("torn-slave-goes-on", FOLLOW, "repl-faults",
+           "a slave whose copy was cut off comes back as if it had everything",
+           [("is_torn ? 0 : atomic_load", "atomic_load")]),
+    Mutant("role-step-waits-for-nobody", REPLICATION, "repl",
+           "a master without clients and slaves never gets to be a slave",
+           [("    } while (fw_replication_stage(replication) != before);", "    } while (false);")]),
 ]
