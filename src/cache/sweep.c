@@ -170,7 +170,7 @@ void fw_table_flush(struct fw_table_local *local)
      */
     atomic_thread_fence(memory_order_seq_cst);
     if (fw_changes_wants(&table->changes, FW_CHANGES_ON)) {
-        fw_changes_append(&table->changes, FW_CHANGE_FLUSH, number, NULL, 0);
+        fw_changes_append(&table->changes, FW_CHANGE_FLUSH, number, "", 0);
     }
 }
 

@@ -503,6 +503,10 @@ static void link_say_why(const struct fw_repl_link *link)
         fw_repl_count(&metrics->damaged, 1);
         FW_LOG(repl, WARNING, "ended the link to %s: what it says is no replication", peer);
         break;
+    case -EACCES:
+        fw_repl_count(&metrics->refused, 1);
+        FW_LOG(repl, WARNING, "refused %s as a slave: --repl-admit does not name it", peer);
+        break;
     default:
         FW_LOG(repl, NOTICE, "the link to the slave %s has ended: %s", peer,
                strerrordesc_np(-link->error));
@@ -578,6 +582,10 @@ static int link_initialise(struct fw_fom *fom)
     link->is_open = rc == 0;
     if (rc == 0 && fw_stream_peer(&link->stream, &link->slot->peer) != 0) {
         link->slot->peer.length = 0;
+    }
+    if (rc == 0 && !fw_repl_is_admitted(link->repl, &link->slot->peer)) {
+        link->error = -EACCES;
+        return -EACCES;
     }
     return rc;
 }

@@ -29,6 +29,9 @@ const struct fw_option fw_repl_options[] = {
         .help = "who has this address is master, and who loses it becomes slave"),
     ROW(BOOL, serves_reads, "serve-reads", .default_text = "no",
         .help = "let clients read from a slave; else it closes their connections"),
+    ROW(LIST, admit, "admit", .value_name = "ADDRESS",
+        .help = "addresses of machines that may follow; if none is given only this machine, by "
+                "127.0.0.1 and ::1"),
     ROW(BOOL, admits_others, "admit-others", .default_text = "no",
         .help = "admit slaves that do not say what they are, as those of yrmcds"),
     ROW(SIZE, backlog, "backlog", .default_text = "16m", .min = FW_CHANGES_SIZE_MIN,

@@ -18,7 +18,8 @@ struct fw_repl_config {
     enum fw_repl_role role;      /* To begin with. AUTO: slave if there is a master to follow. */
     const char *virtual_address; /* Who has it is master; or NULL. */
     bool serves_reads;
-    bool admits_others; /* Slaves that do not greet, as yrmcds'. */
+    struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
+    bool admits_others;          /* Slaves that do not greet, as yrmcds'. */
     uint64_t backlog;
     uint64_t slaves;
     int64_t timeout_ns;

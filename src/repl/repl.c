@@ -94,6 +94,48 @@ int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd)
     return 0;
 }
 
+int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason)
+{
+    static const char *const own[] = {"127.0.0.1", "::1"};
+    const struct fw_option_list *list = &repl->config.admit;
+    size_t count = list->count > 0 ? list->count : FW_ARRAY_LENGTH(own);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = list->count > 0 ? list->items[i] : own[i];
+        struct fw_reason why;
+        if (repl->admitted_count == FW_REPL_ADMITTED_MAX) {
+            return fw_reason_set(reason, -EINVAL, "--repl-admit: too many addresses, at most %d",
+                                 FW_REPL_ADMITTED_MAX);
+        }
+        if (fw_address_parse(text, 0, 0, &repl->admitted[repl->admitted_count], 1, &why) < 0) {
+            return fw_reason_set(reason, -EINVAL, "--repl-admit: %s", why.text);
+        }
+        repl->admitted_count++;
+    }
+    return 0;
+}
+
+bool fw_repl_is_admitted(const struct fw_repl *repl, const struct fw_address *peer)
+{
+    struct fw_address machine = *peer;
+    if (peer->length == 0) {
+        return false;
+    }
+    if (peer->any.sa_family == AF_UNIX) {
+        return true;
+    }
+    if (peer->any.sa_family == AF_INET) {
+        machine.ipv4.sin_port = 0;
+    } else {
+        machine.ipv6.sin6_port = 0;
+    }
+    for (uint32_t i = 0; i < repl->admitted_count; i++) {
+        if (fw_address_equal(&machine, &repl->admitted[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fw_repl_nudge_slowly(struct fw_repl *repl)
 {
     FW_YIELD_POINT("repl: something has changed");

@@ -53,7 +53,7 @@
 #include "repl/metrics.h"
 #include "repl/options.h"
 
-enum { FW_REPL_SLAVES_MAX = 16 };
+enum { FW_REPL_SLAVES_MAX = 16, FW_REPL_ADMITTED_MAX = 64 };
 
 enum fw_repl_link_state {
     FW_REPL_LINK_NONE, /* The slot is free. */
@@ -116,6 +116,8 @@ struct fw_repl {
     atomic_bool must_unfollow;      /* The follower ends. */
     _Atomic uint32_t link_count;    /* Until their sockets are closed. */
     struct fw_address master;       /* Whom to follow; the thread that runs the server. */
+    struct fw_address admitted[FW_REPL_ADMITTED_MAX]; /* Who may be a slave; constant. */
+    uint32_t admitted_count;
     struct fw_repl_slot slots[FW_REPL_SLAVES_MAX];
     struct fw_repl_followed followed;
     struct fw_metrics_repl metrics;
@@ -131,6 +133,12 @@ void fw_repl_fini(struct fw_repl *repl); /* The domain has stopped. */
  * it returns 0. -EUSERS: there are as many slaves as may be. The thread that runs the server.
  */
 FW_MUST_CHECK int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd);
+
+/* Reads who may be a slave, before anybody is admitted. Returns 0 or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason);
+
+/* May a machine with this address be a slave? Whoever comes by a file's permissions may. */
+bool fw_repl_is_admitted(const struct fw_repl *repl, const struct fw_address *peer);
 
 /* From a tick that may have changed something, outside of holds: wakes links that wait. */
 void fw_repl_nudge_slowly(struct fw_repl *repl);

@@ -213,6 +213,9 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
         return 0;
     }
     int rc = roles_read(server, &role, reason);
+    if (rc == 0) {
+        rc = fw_repl_read_admitted(&replication->repl, reason);
+    }
     for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
         rc = doors_open(server, config->listen.items[i], reason);
     }

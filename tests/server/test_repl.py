@@ -323,6 +323,18 @@ def test_strangers_are_refused(fairway, words):
         assert stats(client)["damaged"] == "1"
 
 
+def test_machines_that_are_not_named_are_refused(fairway):
+    with served(fairway, "--repl-admit", "127.0.0.2,127.0.0.3") as master, master.connect() as client:
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as stranger:
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+        wait_for(lambda: stats(client)["refused"] == "1" and stats(client)["slaves"] == "0")
+        with socket.create_connection((host, int(port)), START_S, ("127.0.0.3", 0)) as named:
+            named.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
+            assert named.recv(2) == b"\x81\xf0"
+
+
 def admin(fairway, path, *words):
     return subprocess.run([fairway, "admin", "--socket", path, *words], capture_output=True, text=True,
                           timeout=2 * START_S, check=False)
@@ -354,10 +366,32 @@ def test_roles_change_by_command(fairway, tmp_path):
                 assert again.get(b"new") is None and again.get(b"unheard") == b"1"
 
 
-def stats_of(server):
+def stats_of(server, address=None):
     """By a new client; nothing while it is refused."""
-    with server.connect() as client:
+    with server.connect(address) as client:
         try:
             return stats(client)
         except (ValueError, ConnectionResetError, BrokenPipeError):
             return {}
+
+
+@pytest.mark.needs("user-namespaces")
+def test_the_virtual_address_makes_the_master(fairway, tmp_path):
+    program = tmp_path / "fairway"  # In a network of its own, which is the process's.
+    program.write_text(f"#!/bin/sh\nexec unshare -Urn sh -c 'PATH=$PATH:/sbin:/usr/sbin; ip link set lo up;"
+                       f" exec \"$@\"' sh {fairway} \"$@\"\n")
+    program.chmod(0o755)
+    path = tmp_path / "socket"
+    with Served(program, "-t", "2", "--unix-socket", str(path), "--repl-enable", "--repl-serve-reads",
+                "--repl-virtual-address", "10.9.8.7", "--repl-retry", "10ms", listen=None) as server:
+        def move(what):
+            subprocess.run(["nsenter", "-t", str(server.process.pid), "-U", "-n", "--preserve-credentials", "sh", "-c",
+                            f"PATH=$PATH:/sbin:/usr/sbin; ip address {what} 10.9.8.7/32 dev lo"], check=True)
+        for _ in range(3):
+            wait_for(lambda: stats_of(server).get("role") == "slave")
+            move("add")
+            wait_for(lambda: stats_of(server).get("role") == "master")
+            with server.connect() as client:
+                client.set(b"a", b"1")
+                move("delete")
+                assert client.at_end()

@@ -87,6 +87,7 @@ static void address_of(uint32_t server, uint16_t port, struct fw_address *addres
 static void server_start(uint32_t number)
 {
     static char texts[SERVERS][3][32];
+    static const char *machines[] = {"10.0.0.1", "10.0.0.2", "10.0.0.3"};
     static const char *lists[SERVERS][2];
     uint32_t node = sim_node();
     (void)snprintf(texts[number][0], sizeof texts[number][0], "10.0.0.%u:11211", number + 1);
@@ -105,6 +106,7 @@ static void server_start(uint32_t number)
         .drain_ns = SIM_S,
         .repl = {.is_enabled = true,
                  .listen = {.items = &lists[number][1], .count = 1},
+                 .admit = {.items = machines, .count = FW_ARRAY_LENGTH(machines)},
                  .port = 11213,
                  .master = texts[number][2],
                  .role = number == world.master ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE,
