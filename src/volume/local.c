@@ -483,8 +483,8 @@ static int step_phases(struct fw_volume_agent *agent, struct fw_reason *reason)
     while (rc == 0) {
         enum fw_volume_phase before = phase_get(agent);
         switch (before) {
-        case FW_VOLUME_LEFT: /* The manager has connected us again. */
-            phase_set(agent, FW_VOLUME_START);
+        case FW_VOLUME_LEFT: /* Another thread has learnt it just now. */
+            rc = fw_reason_set(reason, -ESHUTDOWN, "the manager has disconnected this host");
             break;
         case FW_VOLUME_START:
             rc = step_start(agent, reason);
@@ -509,11 +509,9 @@ int fw_volume_agent_step(struct fw_volume_agent *agent, struct fw_ring_reason *p
     struct fw_reason *reason = fw_volume_reason(public_reason);
     fw_mutex_lock(&agent->turn);
     fw_mutex_lock(&agent->lock);
-    int rc = agent->broken;
+    int rc = fw_volume_agent_check(agent, reason); /* Who has left touches the rings no more. */
     fw_mutex_unlock(&agent->lock);
-    if (rc != 0) {
-        (void)fw_reason_set(reason, rc, "the agent has failed; open it anew");
-    } else {
+    if (rc == 0) {
         rc = fw_ring_poll(agent->up, public_reason);
     }
     if (rc == FW_RING_SUSPENDED) {

@@ -110,6 +110,18 @@ static int answer_push(struct fw_volume_manager *manager, uint64_t number, int r
     return rc < 0 ? rc : 0; /* It is full of answers that nobody wanted: neither will this. */
 }
 
+/* Whether this is an answer, and not what became of us while we looked for one. */
+static bool is_decision(int rc)
+{
+    static const int answers[] = {0, -EINVAL, -ENOENT, -EEXIST, -EBUSY, -ENOSPC, -EBADMSG, -ENOMEM};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(answers); i++) {
+        if (rc == answers[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int command_run(struct fw_volume_manager *manager, const struct fw_volume_message *command,
                        struct fw_reason *reason)
 {
@@ -122,7 +134,10 @@ static int command_run(struct fw_volume_manager *manager, const struct fw_volume
         FW_LOG(volume, NOTICE, "an operator: %s %s: %s", fw_volume_kind_name(command->kind),
                command->name, rc == 0 ? "done" : why.text);
     }
-    if (manager->broken != 0) { /* Nobody knows. The next life does. */
+    if (manager->broken == 0 && !is_decision(rc)) {
+        manager->broken = rc; /* The disk has failed. */
+    }
+    if (manager->broken != 0) { /* Nobody knows. The next life does it. */
         return fw_reason_set(reason, manager->broken, "%s", why.text);
     }
     return command->kind != FW_VOLUME_CANCEL

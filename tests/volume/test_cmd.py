@@ -118,6 +118,24 @@ def test_beside_a_manager(group):
     assert list(placed(dump, "web")) == [3, 4] and dump["free"] == dump["extents"] - 2
 
 
+def test_rings_of_an_agent_that_has_not_ended(group):
+    """They are not given to another host: it would write to them once more when it ends."""
+    path = group.path
+    group.do("format", "--replace", "--hosts", "1", "--extent-size", "16k", "--ring-size", "64k", path)
+    manager = group.manager()
+    group.do("connect", path, "one")
+    agent = group.agent("one")
+    group.do("disconnect", "--wait", "60s", path, "one")
+    fails(group, b"has not ended", "connect", path, "two")
+    assert agent.end() == OK
+    group.do("connect", path, "two")
+    agent = group.agent("two", "--wait", "60s")
+    group.do("create", "--extents", "2", path, "web")
+    assert agent.ask("open web") == "ok" and agent.ask("allocate 0 2") == "ok"
+    assert agent.end() == OK and manager.end() == OK
+    assert b"sound" in group.do("check", path)
+
+
 def test_operators_take_turns(group):
     manager = group.manager()
     operators = [threading.Thread(target=group.do, args=("create", "--extents", "1", group.path, f"v{i}"))
