@@ -58,6 +58,8 @@ extern const struct sim_scenario sim_scenario_ring;
 extern const struct sim_scenario sim_scenario_ring_owner;
 extern const struct sim_scenario sim_scenario_planted_volume;
 extern const struct sim_scenario sim_scenario_volume;
+extern const struct sim_scenario sim_scenario_fleet;
+extern const struct sim_scenario sim_scenario_thousand;
 
 /* clang-format off */
 #define SIM_SCENARIOS \
@@ -95,6 +97,8 @@ extern const struct sim_scenario sim_scenario_volume;
     &sim_scenario_epoch, \
     &sim_scenario_share, \
     &sim_scenario_volume, \
+    &sim_scenario_fleet, \
+    &sim_scenario_thousand, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \

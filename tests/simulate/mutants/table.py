@@ -2,6 +2,9 @@
 """The mutants of the engine, the job kernel, the table, the server, the epochs and replication: mistakes that are
 easily made and that no test with real threads would find for sure. Each is a few words of one file,
 replaced, and names the scenario that must notice."""
+"""The mutants of the engine, the job kernel, the table, the server, the epochs and the volumes:
+mistakes that are easily made and that no test with real threads would find for sure. Each is a few
+words of one file, replaced, and names the scenario that must notice."""
 
 from collections import namedtuple
 
@@ -38,6 +41,10 @@ LINK = "src/repl/link.c"
 REPL = "src/repl/repl.c"
 FOLLOW = "src/repl/follow.c"
 REPLICATION = "src/server/replication.c"
+AGENT = "src/volume/local.c"
+PEERS = "src/volume/remote_hosts.c"
+COMMANDS = "src/volume/remote_commands.c"
+ORDERS = "src/volume/remote_operator.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -376,4 +383,32 @@ MUTANTS = [
     Mutant("role-step-waits-for-nobody", REPLICATION, "repl",
            "a master without clients and slaves never gets to be a slave",
            [("    } while (fw_replication_stage(replication) != before);", "    } while (false);")]),
+
+    # ---- volumes
+    Mutant("volume-grant-not-durable", PEERS, "volume-fleet",
+           "a host uses an extent that a crash of the manager gives to another",
+           [("    return fw_volume_manager_commit(manager, reason);\n}\n\nstatic int pool_shrink",
+             "    (void)reason;\n    return 0;\n}\n\nstatic int pool_shrink")]),
+    Mutant("volume-placement-dropped-too-early", PEERS, "volume-fleet",
+           "a placement has left the ring and is not in the redo log when the manager dies",
+           [("    rc = fw_volume_manager_commit(manager, reason);\n    if (rc == 0) {\n"
+             "        rc = fw_ring_advance(manager->peers[host].up, position, fw_volume_ring_reason(reason));",
+             "    rc = fw_ring_advance(manager->peers[host].up, position, fw_volume_ring_reason(reason));\n"
+             "    if (rc == 0) {\n        rc = fw_volume_manager_commit(manager, reason);")]),
+    Mutant("volume-grant-taken-twice", AGENT, "volume-fleet",
+           "what the manager sends again is in the pool though it has been placed",
+           [("        if (message->runs[i].generation > agent->seen) {", "        if (true) {")]),
+    Mutant("volume-reclaimed-without-draining", COMMANDS, "volume-fleet",
+           "what a dead host had placed is given to others",
+           [("        rc = fw_volume_peer_receive(manager, host, reason);\n    }\n"
+             "    fw_ring_detach(taken);", "        rc = 0;\n    }\n    fw_ring_detach(taken);")]),
+    Mutant("volume-command-done-twice", ORDERS, "volume-fleet",
+           "the next manager does what the one that died had done",
+           [("command->number != manager->metadata.command", "true")]),
+    Mutant("volume-command-advanced-first", ORDERS, "volume-fleet",
+           "a manager that dies takes the command with it, and the operator waits for ever",
+           [("        rc = more < 0 ? more : is_cancelled ? 0 : command_run(manager, &command, reason);",
+             "        rc = fw_ring_advance(manager->commands, end, fw_volume_ring_reason(reason));\n"
+             "        rc = rc != 0 ? rc : more < 0 ? more : is_cancelled ? 0 : "
+             "command_run(manager, &command, reason);")]),
 ]
