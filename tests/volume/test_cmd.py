@@ -3,6 +3,8 @@
 Method: the program on files; every action once in the right way, and in the wrong ways people try."""
 
 import json
+import random
+import subprocess
 import threading
 
 import pytest
@@ -157,6 +159,9 @@ def test_what_is_no_group(group, tmp_path):
     for action in ("list", "manager", "check"):
         fails(group, b"'fairway volume format' makes one", action, empty)
     fails(group, b"too few", "format", "--size", "64k", tmp_path / "small")
+    assert not (tmp_path / "small").exists()  # What it made for nothing it takes away.
+    fails(group, b"too few", "format", "--replace", empty)
+    assert empty.read_bytes() == bytes(65536)
 
 
 def test_damage_is_explained_and_left_alone(group):
@@ -168,6 +173,47 @@ def test_damage_is_explained_and_left_alone(group):
     for action in ("list", "manager", "dump", "flush"):
         fails(group, b"block 0 (head)", action, group.path)
     assert group.path.read_bytes() == before
+
+
+def test_cut_short(group, tmp_path):
+    cut = tmp_path / "cut"
+    cut.write_bytes(group.path.read_bytes()[:-16384])
+    for action in ("list", "check", "flush", "manager"):
+        fails(group, b"and this one has", action, cut)
+
+
+def test_damage_anywhere_is_an_answer(group, tmp_path):
+    """Whatever block is lost: an answer, not a crash; and what says that all is well is right."""
+    group.do("create", "--extents", "10", group.path, "web")
+    group.do("connect", group.path, "one")
+    whole = group.path.read_bytes()
+    damaged = tmp_path / "damaged"
+    end = group.dump()["data_offset"]
+    for offset in range(0, end, 13 * 4096):
+        damaged.write_bytes(whole[:offset] + bytes([255]) * 4096 + whole[offset + 4096:])
+        for action, *rest in (["check"], ["create", "--extents", "1", "new"]):
+            done = group.run(action, *rest[:-1], damaged, *rest[-1:])
+            assert done.returncode in (OK, FAILED), (offset, action, done)
+            assert done.returncode == OK or done.stderr.startswith(b"fairway: "), (offset, done)
+        if done.returncode == OK:
+            assert [volume["name"] for volume in json.loads(group.do("list", "--json", damaged))["volumes"]
+                    ] == ["web", "new"], offset
+
+
+def test_killed_in_a_command(group):
+    """At any moment: the volume is there whole, or it is not; and the next command works."""
+    chance = random.Random(3)
+    for number in range(12):
+        command = [group.fairway, "volume", "create", "--extents", "2", group.path, f"v{number}"]
+        with subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(timeout=chance.uniform(0, 0.02))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        assert b"sound" in group.do("check", group.path)
+    made = len(group.dump()["volumes"])
+    group.do("create", "--extents", "2", group.path, "last")
+    assert len(group.dump()["volumes"]) == made + 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["create", "x"], ["twist", "x"], ["list", "a", "b"],

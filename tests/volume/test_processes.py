@@ -2,7 +2,8 @@
 """Goal: manager and agents are processes that may be killed at any time, need no network, and lose
 nothing that they have answered.
 Method: agents that allocate and discard as fast as they can, and an operator who makes and removes volumes,
-on a file and on a block device; one after the other of agents and manager is killed and started again; then all that was answered is compared with what is on the disk."""
+on a file and on a block device; one after the other of agents and manager is killed and started again; then
+all that was answered is compared with what is on the disk."""
 
 import os
 import random
