@@ -139,6 +139,9 @@ void fw_cache_fini(struct fw_cache *cache);
 FW_MUST_CHECK int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache);
 void fw_cache_local_fini(struct fw_cache_local *local);
 
+/* The cache's clock at that time. Any thread. */
+uint32_t fw_cache_clock(const struct fw_cache *cache, int64_t now_ns);
+
 /* At the begin of a turn, with the time of the tick. Does a delayed flush that has become due. */
 void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns);
 

@@ -31,6 +31,9 @@ const struct fw_option fw_server_options[] = {
         .max = 65535, .unit = "connections", .help = "connections that may wait to be accepted"),
     ROW(SIZE, memory, "memory-limit", .flag = 'm', .unit = "MiB", .default_text = "64",
         .min = 2 << 20, .max = INT64_C(1) << 44, .help = "memory for items and their table"),
+    ROW(STRING, memory_file, "memory-file", .flag = 'e', .value_name = "FILE",
+        .help = "keep all items over a restart: they are written there at a clean stop, and read "
+                "at the next start"),
     ROW(BOOL, no_evictions, "disable-evictions", .flag = 'M', .default_text = "no",
         .help = "answer an error when memory is used up instead of dropping items"),
     ROW(SIZE, item_size, "max-item-size", .flag = 'I', .default_text = "1m", .min = 1024,
@@ -132,7 +135,6 @@ const struct fw_option fw_server_ignored_options[] = {
     YES('L', "enable-largepages"),
     TEXT('D', "prefix-delimiter"),
     YES('W', "disable-watch"),
-    TEXT('e', "memory-file"),
     TEXT('N', "napi-ids"),
     TEXT(0, "hashpower"),
     TEXT(0, "tail-repair-time"),

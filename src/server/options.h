@@ -41,11 +41,12 @@ struct fw_server_config {
     uint64_t unix_mode;
     const char *admin_socket; /* A path, or NULL: none. */
     uint64_t backlog;
-    uint64_t memory;      /* Bytes for items and table. */
-    uint64_t item_size;   /* Bytes of the largest item, counted as memcached does. */
-    uint64_t connections; /* At the same time. */
-    bool refuses_fast;    /* Beyond that they are told so and closed; else they wait. */
-    uint64_t threads;     /* Localities; 0: as the engine's options say. */
+    uint64_t memory;         /* Bytes for items and table. */
+    const char *memory_file; /* Where items are kept over a restart; NULL: nowhere. */
+    uint64_t item_size;      /* Bytes of the largest item, counted as memcached does. */
+    uint64_t connections;    /* At the same time. */
+    bool refuses_fast;       /* Beyond that they are told so and closed; else they wait. */
+    uint64_t threads;        /* Localities; 0: as the engine's options say. */
     uint64_t turn_commands;
     int64_t idle_timeout_ns; /* 0: never. */
     int64_t drain_ns;

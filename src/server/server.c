@@ -15,8 +15,10 @@
 #include "engine/core.h"
 #include "io/address.h"
 #include "io/clock.h"
+#include "io/file_stream.h"
 #include "io/random.h"
 #include "jobs/metrics.h"
+#include "server/image.h"
 #include "server/listen.h"
 #include "server/state.h"
 
@@ -326,6 +328,64 @@ no_tenants:
     return rc;
 }
 
+/* ---- the image, see image.h ---------------------------------------------------------------- */
+
+static double seconds(int64_t ns)
+{
+    return (double)ns / (double)FW_NS_PER_S;
+}
+
+/* Whatever is wrong with it, the server serves: with an empty cache. */
+static void server_load_image(struct fw_server *server)
+{
+    const char *path = server->config.memory_file;
+    struct fw_image image;
+    struct fw_reason reason;
+    int rc =
+        path != NULL ? fw_image_load(server->jobs, &server->cache, path, &image, &reason) : -ENOENT;
+    server->has_image = rc == 0;
+    if (rc == 0) {
+        FW_LOG(server, NOTICE,
+               "read %" PRIu64 " items from %s, %" PRIu64 " bytes, in %.2f s; %" PRIu64
+               " had expired, %" PRIu64 " did not fit",
+               image.items, path, image.bytes, seconds(image.took_ns), image.expired,
+               image.refused);
+    } else if (path != NULL && rc == -ENOENT) {
+        FW_LOG(server, NOTICE, "starting empty: there is no %s from a clean stop", path);
+    } else if (path != NULL) {
+        FW_LOG(server, WARNING, "starting empty: cannot use %s: %s", path, reason.text);
+    }
+}
+
+/* Before the first client is served: from now on the image is of the past. */
+static void server_drop_image(struct fw_server *server)
+{
+    struct fw_reason reason;
+    if (server->has_image && fw_file_remove(server->config.memory_file, &reason) != 0) {
+        /* The sweeper's local: nobody else is there yet, and to flush is one step. */
+        fw_table_flush(server->sweeper.local->table);
+        FW_LOG(server, WARNING, "starting empty: a crash would bring back the old items, for %s",
+               reason.text);
+    }
+    server->has_image = false;
+}
+
+static void server_save_image(struct fw_server *server)
+{
+    const char *path = server->config.memory_file;
+    struct fw_image image;
+    struct fw_reason reason;
+    if (path == NULL) {
+        return;
+    }
+    if (fw_image_save(server->jobs, &server->cache, path, &image, &reason) != 0) {
+        FW_LOG(server, ERROR, "the items are not kept: %s", reason.text);
+        return;
+    }
+    FW_LOG(server, NOTICE, "kept %" PRIu64 " items in %s, %" PRIu64 " bytes, in %.2f s",
+           image.items, path, image.bytes, seconds(image.took_ns));
+}
+
 int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
                      struct fw_reason *reason)
 {
@@ -352,6 +412,7 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         fw_server_destroy(made);
         return rc;
     }
+    server_load_image(made);
     /* First, so that who sees it listen can administer it. */
     rc = fw_admin_open(made, reason);
     if (rc == 0) { /* Its role is known before it listens. */
@@ -493,6 +554,7 @@ static void server_end(struct fw_server *server)
 
 void fw_server_run(struct fw_server *server)
 {
+    server_drop_image(server);
     while (atomic_load(&server->wish) == FW_SERVER_RUN) {
         (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
         fw_listen_resume(server);
@@ -500,6 +562,7 @@ void fw_server_run(struct fw_server *server)
         fw_replication_look(server);
     }
     server_end(server);
+    server_save_image(server);
 }
 
 void fw_server_destroy(struct fw_server *server)
@@ -527,10 +590,10 @@ static void signal_end(struct fw_signals *signals, int number, pid_t sender)
     struct fw_server *server = FW_CONTAINER_OF(signals, struct fw_server, signals);
     FW_LOG(server, NOTICE, "stopping: signal %s from process %d", sigabbrev_np(number),
            (int)sender);
-    if (number == SIGTERM) {
-        fw_server_drain(server);
-    } else {
+    if (number == SIGINT) {
         fw_server_stop(server);
+    } else {
+        fw_server_drain(server);
     }
 }
 
@@ -551,6 +614,7 @@ static void signal_reload(struct fw_signals *signals, int number, pid_t sender)
 static const struct fw_signal_event signal_events[] = {
     {.number = SIGTERM, .received = signal_end},
     {.number = SIGINT, .received = signal_end},
+    {.number = SIGUSR1, .received = signal_end},
     {.number = SIGHUP, .received = signal_reload},
 };
 

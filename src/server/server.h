@@ -37,9 +37,9 @@ FW_MUST_CHECK int fw_server_create(struct fw_server **server, const struct fw_se
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index);
 
 /*
- * SIGTERM drains the server, SIGINT stops it, SIGHUP opens the log's file again and calls
- * `reload`, if that is not NULL, to read again what may change. A program blocks them before it
- * creates the server, so that who saw it listen may stop it: until they are opened they wait.
+ * SIGTERM and SIGUSR1 drain the server, SIGINT stops it, SIGHUP opens the log's file again and
+ * calls `reload`, if that is not NULL, to read again what may change. A program blocks them before
+ * it creates the server, so that who saw it listen may stop it: until they are opened they wait.
  */
 void fw_server_signals_block(void);
 FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload)(void *context),

@@ -71,6 +71,7 @@ struct fw_server {
     struct fw_server_cluster *cluster; /* Or NULL; its metrics are anyone's. */
     struct fw_signals signals;
     bool has_signals;
+    bool has_image;                /* Its items are in the cache, and the file is still there. */
     void (*reload)(void *context); /* Or NULL. */
     void *reload_context;
     struct fw_listening listening[FW_LISTENERS_MAX];
