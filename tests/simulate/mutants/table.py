@@ -287,10 +287,14 @@ MUTANTS = [
     Mutant("server-moves-without-waiting", CONNECTION, "server-move",
            "a connection that has moved is not told that it can be read",
            [("    connection->is_waiting = false;\n    return true;", "    return true;")]),
-    Mutant("server-share-ends-for-good", CONNECTION, "server-faults",
+    Mutant("server-share-ends-for-good", CONNECTION, "server-move",
            "who had more to do than its share is not served again",
-           [("            fw_sched_incoming(&core->sched, &connection->request);\n        }\n"
-             "        connection_pass_on", "        }\n        connection_pass_on")]),
+           [("        fw_sched_incoming(&core->sched, &connection->request);\n"
+             "        connection_pass_on", "        connection_pass_on")]),
+    Mutant("server-open-to-all-but-once", CONNECTION, "server-move",
+           "the same, where nobody is scheduled",
+           [("        connection_pass_on(connection);\n        connection_hand_in(connection);",
+             "        connection_pass_on(connection);")]),
     Mutant("server-drain-wakes-nobody", SERVER, "server-stop",
            "idle connections keep a server that drains waiting",
            [("        fw_fom_wake(&connection->fom); /* Alive", "        (void)connection; /* Alive")]),
