@@ -107,7 +107,7 @@ enum {
     FW_SCHED_WEIGHT_MAX = 10000,
     FW_SCHED_RATE_MAX = 1000000000,
     FW_SCHED_COST_MAX = 1 << 27,   /* What is said to cost more counts as this. */
-    FW_SCHED_ELSEWHERE_MAX = 1024, /* Units of cost. */
+    FW_SCHED_ELSEWHERE_MAX = 1024, /* Units of cost at weight 1. */
     FW_SCHED_URGENT_RATIO = 8,     /* If none is configured. */
 };
 

@@ -16,6 +16,11 @@
 /* Far from where tags would run over: one request moves them by less than 2^52. */
 #define VIRTUAL_MAX (UINT64_C(1) << 62)
 
+/* What is held against a tenant is counted in these, of virtual time: so it fits 16 bits. */
+#define ELSEWHERE_PART      (FW_TENANT_STEP / 32)
+#define ELSEWHERE_PARTS_MAX (UINT64_C(32) * FW_SCHED_ELSEWHERE_MAX)
+static_assert(ELSEWHERE_PARTS_MAX <= UINT16_MAX, "fits struct fw_flow");
+
 struct dues {
     struct fw_heap ready;
     struct fw_heap held; /* By ns. */
@@ -76,7 +81,9 @@ void fw_dues_fini(struct fw_sched *sched)
 
 /*
  * Counts what other heads gave it since this was last asked. Each of its requests is put back by
- * FW_SCHED_ELSEWHERE_MAX units at most: however busy it is elsewhere, it goes then.
+ * FW_SCHED_ELSEWHERE_MAX units at most: however busy it is elsewhere, it goes then. These are units
+ * of weight 1, that is virtual time, the same for all: were they its own, a tenant of weight 3
+ * would be forgiven three times as much as one of weight 1 whenever another head was ahead.
  */
 static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
                           const struct fw_tenant *tenant)
@@ -88,12 +95,10 @@ static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
     }
     flow->seen = shared;
     if (elsewhere > 0) {
-        uint64_t step = load(&tenant->step);
-        uint64_t units = ((uint64_t)elsewhere + step / 2) / step;
-        uint64_t left = FW_SCHED_ELSEWHERE_MAX - flow->elsewhere;
-        units = units < left ? units : left;
-        flow->elsewhere = (uint16_t)(flow->elsewhere + units);
-        flow->tag += units * step;
+        uint64_t left = (ELSEWHERE_PARTS_MAX - flow->elsewhere) * ELSEWHERE_PART;
+        uint64_t held = (uint64_t)elsewhere < left ? (uint64_t)elsewhere : left;
+        flow->elsewhere += (uint16_t)((held + ELSEWHERE_PART - 1) / ELSEWHERE_PART);
+        flow->tag += held;
     } else if (flow->tag > dues->virtual_now) { /* It cost less than was thought. */
         uint64_t ahead = flow->tag - dues->virtual_now;
         uint64_t less = (uint64_t)-elsewhere;

@@ -93,7 +93,7 @@ struct fw_flow {
     bool is_ready : 1;     /* In the heap of those who may go; */
     bool is_held : 1;      /* or of those who may not yet. */
     bool is_throttled : 1; /* It is or was just held, and none of its requests went since. */
-    uint16_t elsewhere;    /* Units of other heads that are held against its next request. */
+    uint16_t elsewhere;    /* What of other heads is held against its next request, see dues.c. */
     int32_t unshared; /* Units that `tag` knows of, and the shared virtual time does not yet. */
     /* Figures, as in struct fw_tenant_figures. */
     struct fw_counter cost;

@@ -292,6 +292,29 @@ static void test_shares_over_heads(void **state)
 }
 
 /*
+ * The same where the system lets one thread run for a while and then the other: what a head finds
+ * that the other has given is more than is held against anybody, and is cut by the same for both.
+ */
+static void test_shares_over_slices(void **state)
+{
+    (void)state;
+    enum { SLICE = 4000, SLICES = 40 };
+    weights_set(1, 3);
+    head_start(&heads[0], true);
+    head_start(&heads[1], true);
+    for (uint32_t i = 0; i < SLICES; i++) {
+        for (uint32_t j = 0; j < SLICE; j++) {
+            head_serve(&heads[i % 2]);
+        }
+    }
+    uint64_t one = heads[0].had[1] + heads[1].had[1];
+    uint64_t two = heads[0].had[2] + heads[1].had[2];
+    assert_in_range(two * 100 / one, 295, 305);
+    head_stop(&heads[0]);
+    head_stop(&heads[1]);
+}
+
+/*
  * Of equal weight, but one of them waits at a second head too, where it is alone. Where that head
  * gives it as much as the first gives in all, the first is the other's; where it gives less, the
  * first makes up for it.
@@ -534,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shares_over_heads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shares_over_slices, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_more_than_its_share_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_past_elsewhere_is_bounded, setup, teardown),
