@@ -243,6 +243,11 @@ void epochs_last(struct epochs *epochs, uint32_t place)
     node->number = FW_EPOCH_FIRST;
 }
 
+bool epochs_step(struct epochs *epochs, uint32_t place)
+{
+    return node_step(&epochs->nodes[place]);
+}
+
 /* ---- time and chance ----------------------------------------------------------------------- */
 
 void epochs_pass(struct epochs *epochs, int64_t ns)

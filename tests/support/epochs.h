@@ -81,6 +81,9 @@ void epochs_kill(struct epochs *epochs, uint32_t place);
 void epochs_next(struct epochs *epochs, uint32_t place);
 void epochs_last(struct epochs *epochs, uint32_t place);
 
+/* What comes next for it in the order of the group reaches it. False: there was nothing. */
+bool epochs_step(struct epochs *epochs, uint32_t place);
+
 /* Time passes; clocks that have run out are served, but not those of frozen nodes. */
 void epochs_pass(struct epochs *epochs, int64_t ns);
 
