@@ -7,9 +7,8 @@
  * histogram has a bucket for every fourth power of two; their edges are exact, the sum is within
  * the histogram's error.
  *
- * Figures of things that come and go, tenants, cores, replicas, are not in the registry but in
- * groups of rows THING:FIGURE (`stats tenants`). A table says which of them are shown, with the
- * thing's name as a label.
+ * Things that people name, such as tenants, are labels. A few figures of the whole server that only
+ * `stats` has (items, connections) are named in a table.
  */
 #pragma once
 

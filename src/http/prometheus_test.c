@@ -65,17 +65,27 @@ static void test_histogram(void **state)
     assert_true(seconds > 2199 * 0.99 && seconds < 2199 * 1.01);
 }
 
-/* Samples of one metric stand together, quotes are escaped, and what is no number is left out. */
+/* Samples of one metric stand together, and quotes are escaped. */
 static void test_labels(void **state)
 {
     const char *text = page(*state);
-    assert_says(text, "# TYPE fairway_tenant_served_total counter\n"
-                      "fairway_tenant_served_total{tenant=\"web\"} 100\n"
-                      "fairway_tenant_served_total{tenant=\"a\\\"b\\\\c:d\"} 5\n");
-    assert_says(text, "fairway_tenant_weight{tenant=\"web\"} 2\n");
+    assert_says(text,
+                "# HELP fairway_sched_tenant_served_total requests.\n"
+                "# TYPE fairway_sched_tenant_served_total counter\n"
+                "fairway_sched_tenant_served_total{tenant=\"web\"} 100\n"
+                "fairway_sched_tenant_served_total{tenant=\"a\\\"b\\\\c:d\"} 5\n"
+                "# HELP fairway_sched_tenant_delay_seconds waits.\n"
+                "# TYPE fairway_sched_tenant_delay_seconds histogram\n"
+                "fairway_sched_tenant_delay_seconds_bucket{tenant=\"web\",le=\"2.55e-07\"} 1\n");
+    assert_says(text, "\nfairway_sched_tenant_delay_seconds_count{tenant=\"web\"} 1\n"
+                      "fairway_sched_tenant_delay_seconds_bucket{tenant=\"a");
+}
+
+static void test_figures_of_the_server(void **state)
+{
+    const char *text = page(*state);
     assert_says(text, "# TYPE fairway_items gauge\nfairway_items 7\n");
-    assert_null(strstr(text, "rules"));
-    assert_null(strstr(text, "fairway_tenant_shed")); /* No sample, no head. */
+    assert_null(strstr(text, "1.2"));
 }
 
 int main(void)
@@ -84,6 +94,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_names, shown_setup, shown_teardown),
         cmocka_unit_test_setup_teardown(test_histogram, shown_setup, shown_teardown),
         cmocka_unit_test_setup_teardown(test_labels, shown_setup, shown_teardown),
+        cmocka_unit_test_setup_teardown(test_figures_of_the_server, shown_setup, shown_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,9 @@ static void row_write(void *context, const char *name, const char *value)
 static void metric_write(const struct fw_metric_value *value, void *context)
 {
     struct fw_json *json = context;
+    if (value->label_name != NULL) {
+        return; /* Of things that have a group of their own, above. */
+    }
     fw_json_key(json, value->name);
     switch (value->row->type) {
     case FW_METRIC_TYPE_COUNTER:

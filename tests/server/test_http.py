@@ -70,7 +70,7 @@ def test_metrics_count_what_clients_do(fairway):
         assert metric(answer.text, "fairway_items") == 1
         assert metric(answer.text, "fairway_connections") == 1
         assert metric(answer.text, "fairway_server_bytes_read_total") > 0
-        assert metric(answer.text, 'fairway_tenant_served_total{tenant="default"}') >= 1
+        assert metric(answer.text, 'fairway_sched_tenant_served_total{tenant="default"}') >= 1
 
 
 @pytest.mark.needs("promtool")

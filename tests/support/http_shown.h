@@ -55,8 +55,37 @@ static inline bool shown_is_ready(void *context)
     return true;
 }
 
+/* Two tenants, each with a count and a delay. */
+static const struct fw_metric shown_named[] = {
+    {.name = "sched_tenant_served", .unit = "", .help = "requests", .type = FW_METRIC_TYPE_COUNTER},
+    {.name = "sched_tenant_delay", .unit = "ns", .help = "waits", .type = FW_METRIC_TYPE_HISTOGRAM},
+};
+
+static inline void shown_collect(struct fw_metric_collector *collector, fw_metric_visit visit,
+                                 void *context)
+{
+    static const char *const names[] = {"web", "a\"b\\c:d"};
+    static struct fw_histogram delays;
+    (void)collector;
+    fw_histogram_init(&delays);
+    fw_histogram_record(&delays, 255);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(names); i++) {
+        struct fw_metric_value value = {.name = shown_named[0].name,
+                                        .label_name = "tenant",
+                                        .label = names[i],
+                                        .row = &shown_named[0],
+                                        .counter = i == 0 ? 100 : 5};
+        visit(&value, context);
+        value.name = shown_named[1].name;
+        value.row = &shown_named[1];
+        value.histogram = &delays;
+        visit(&value, context);
+    }
+}
+
 struct shown {
     struct fw_metrics metrics;
+    struct fw_metric_collector collector;
     struct shown_metrics *counts;
     struct fw_http_shown shown;
     char *text;
@@ -73,6 +102,8 @@ static inline int shown_setup(void **state)
     memset(shown->counts, 0, sizeof *shown->counts);
     fw_metrics_init(&shown->metrics);
     assert_int_equal(fw_metrics_register(&shown->metrics, &shown_table, &shown->counts->source), 0);
+    shown->collector.collect = shown_collect;
+    fw_metrics_add_collector(&shown->metrics, &shown->collector);
     shown->shown = (struct fw_http_shown){
         .metrics = &shown->metrics, .stats = shown_stats, .is_ready = shown_is_ready};
     shown->out = open_memstream(&shown->text, &shown->length);
@@ -86,6 +117,7 @@ static inline int shown_teardown(void **state)
     struct shown *shown = *state;
     (void)fclose(shown->out);
     free(shown->text);
+    fw_metrics_remove_collector(&shown->metrics, &shown->collector);
     fw_metrics_unregister(&shown->metrics, &shown->counts->source);
     fw_metrics_fini(&shown->metrics);
     free(shown->counts);
