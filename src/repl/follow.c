@@ -21,6 +21,10 @@ enum { APPLY_MAX = 64, CLEAR_BUCKETS = 32, RECEIVES_MAX = 4 };
 /* No number that a master gives is as high. */
 #define NUMBER_END (UINT64_C(1) << 48)
 
+/* To masters that are others', and how long they may take to say something. */
+#define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
+#define GREETING_NS  (INT64_C(2) * FW_NS_PER_S)
+
 enum {
     FOLLOW_CONNECT = FW_PHASE_FIRST,
     FOLLOW_GREET,
@@ -114,6 +118,13 @@ static void follow_send(struct fw_repl_follow *follow)
             follow->unsent = (struct iovec){
                 .iov_base = follow->output,
                 .iov_len = fw_repl_put_mark_answer(follow->output, follow->answer_opaque)};
+        }
+        int64_t now = fw_fom_now(&follow->fom);
+        if (follow->unsent.iov_len == 0 && follow->is_other &&
+            now - follow->beat_ns >= HEARTBEAT_NS) {
+            follow->beat_ns = now;
+            follow->unsent = (struct iovec){.iov_base = follow->output,
+                                            .iov_len = fw_repl_put_heartbeat(follow->output)};
         }
         if (follow->unsent.iov_len == 0) {
             return;
@@ -215,6 +226,7 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     follow->was_told = false;
     FW_LOG(repl, NOTICE, "following the master %s, %s", address,
            goes_on ? "from where it was left" : "which sends everything");
+    follow->is_other = !message->is_answer;
     atomic_store_explicit(&followed->history, message->history, memory_order_relaxed);
     if (goes_on) {
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
@@ -252,6 +264,11 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
             follow->input_begin += (uint32_t)message.size;
             return follow_begin(follow, &message);
         }
+        bool is_others =
+            decoded == FW_REPL_MESSAGE && !message.is_answer && message.opcode != FW_REPL_HELLO;
+        if (is_others && follow->repl->config.admits_others) {
+            return follow_begin(follow, &message); /* It is applied when all else is forgotten. */
+        }
         if (decoded != FW_REPL_MORE) {
             return follow_end(follow, -EPROTO);
         }
@@ -263,11 +280,15 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
             return follow_end(follow, rc);
         }
     }
-    int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
-    if (fw_fom_now(fom) >= deadline) {
-        return follow_end(follow, -ETIMEDOUT);
+    bool admits_others = follow->repl->config.admits_others;
+    int64_t patience_ns = admits_others ? GREETING_NS : follow->repl->config.timeout_ns;
+    int64_t deadline = follow->heard_ns + patience_ns;
+    if (fw_fom_now(fom) < deadline) {
+        return fw_fom_wait_until(fom, FOLLOW_GREET, deadline);
     }
-    return fw_fom_wait_until(fom, FOLLOW_GREET, deadline);
+    /* One of another server has nothing to say while it has nothing. */
+    message = (struct fw_repl_message){.opcode = FW_REPL_NOOP};
+    return admits_others ? follow_begin(follow, &message) : follow_end(follow, -ETIMEDOUT);
 }
 
 static enum fw_step follow_clear(struct fw_repl_follow *follow)
@@ -409,6 +430,9 @@ static enum fw_step follow_apply(struct fw_repl_follow *follow)
 
 dry:
     follow_send(follow);
+    if (follow->is_other) {
+        return fw_fom_wait_until(fom, FOLLOW_APPLY, fw_fom_now(fom) + HEARTBEAT_NS);
+    }
     int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
     if (fw_fom_now(fom) >= deadline) {
         return follow_end(follow, -ETIMEDOUT);
@@ -458,6 +482,7 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     follow->is_waiting = false;
     follow->is_sending = false;
     follow->has_greeted = false;
+    follow->is_other = false;
     follow->has_answer = false;
     follow->error = 0;
     follow->skip = 0;

@@ -43,6 +43,7 @@ struct fw_repl_follow {
     bool is_waiting; /* For the stream to be readable. */
     bool is_sending;
     bool is_closing;
+    bool is_other;    /* The master is another server's: it puts no marks. */
     bool has_greeted; /* Its HELLO is on its way or there. */
     bool was_told;    /* The log knows that the master cannot be reached. */
     bool has_answer;  /* To a mark: to be sent. */
@@ -50,6 +51,7 @@ struct fw_repl_follow {
     uint32_t answer_opaque;
     uint64_t clear_cursor;
     int64_t heard_ns;
+    int64_t beat_ns;      /* When it last said that it is there. */
     struct fw_body *body; /* A large value under way, of `pending`; NULL: none. */
     uint32_t body_filled;
     uint32_t skip; /* Bytes of a large value for which there is no memory. */

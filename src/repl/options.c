@@ -33,7 +33,7 @@ const struct fw_option fw_repl_options[] = {
         .help = "addresses of machines that may follow; if none is given only this machine, by "
                 "127.0.0.1 and ::1"),
     ROW(BOOL, admits_others, "admit-others", .default_text = "no",
-        .help = "admit slaves that do not say what they are, as those of yrmcds"),
+        .help = "replicate with other servers too, which do not say what they are, as yrmcds"),
     ROW(SIZE, backlog, "backlog", .default_text = "16m", .min = FW_CHANGES_SIZE_MIN,
         .max = INT64_C(1) << 36,
         .help = "memory for the keys of changes; a slave that falls further behind begins anew"),

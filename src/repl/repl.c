@@ -98,15 +98,15 @@ int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason)
 {
     static const char *const own[] = {"127.0.0.1", "::1"};
     const struct fw_option_list *list = &repl->config.admit;
+    const char *const *texts = list->count > 0 ? list->items : own;
     size_t count = list->count > 0 ? list->count : FW_ARRAY_LENGTH(own);
     for (size_t i = 0; i < count; i++) {
-        const char *text = list->count > 0 ? list->items[i] : own[i];
         struct fw_reason why;
         if (repl->admitted_count == FW_REPL_ADMITTED_MAX) {
             return fw_reason_set(reason, -EINVAL, "--repl-admit: too many addresses, at most %d",
                                  FW_REPL_ADMITTED_MAX);
         }
-        if (fw_address_parse(text, 0, 0, &repl->admitted[repl->admitted_count], 1, &why) < 0) {
+        if (fw_address_parse(texts[i], 0, 0, &repl->admitted[repl->admitted_count], 1, &why) < 0) {
             return fw_reason_set(reason, -EINVAL, "--repl-admit: %s", why.text);
         }
         repl->admitted_count++;

@@ -138,6 +138,12 @@ size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque)
     return (size_t)(put_header(to, &head, 0, 0) - to);
 }
 
+size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER])
+{
+    const struct head head = {.magic = FW_BINARY_REQUEST, .opcode = FW_REPL_NOOP};
+    return (size_t)(put_header(to, &head, 0, 0) - to);
+}
+
 static char *put_greeting(char *to, uint8_t magic, const struct fw_repl_greeting *greeting)
 {
     const struct head head = {

@@ -37,7 +37,8 @@
  *
  * What follows is either the changes since that position, or a copy: then the slave forgets all it
  * has first. A slave that says nothing, as those of yrmcds, gets the plain form of a copy, where
- * that is allowed.
+ * that is allowed. And a master that begins without an answer, as yrmcds', is taken for one of
+ * those: what it sends is a copy and then changes, without marks; it wants a Noop now and then.
  *
  * Decoding is for bytes from outside: any bytes give a message, a wish for more, or DAMAGED;
  * nothing is sized by what they say before it is checked. No state, any thread.
@@ -133,6 +134,10 @@ struct fw_repl_mark {
 void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark, bool is_ours);
 
 size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque);
+
+/* What a slave says now and then to a master that puts no marks, so that it knows that it is there.
+ */
+size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER]);
 
 struct fw_repl_greeting {
     uint64_t history;

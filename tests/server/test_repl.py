@@ -7,6 +7,7 @@ import contextlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import urllib.parse
@@ -334,6 +335,48 @@ def test_machines_that_are_not_named_are_refused(fairway):
         with socket.create_connection((host, int(port)), START_S, ("127.0.0.3", 0)) as named:
             named.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
             assert named.recv(2) == b"\x81\xf0"
+
+
+def message(opcode, extras=b"", key=b"", value=b""):
+    body = extras + key + value
+    return struct.pack(">BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body
+
+
+SETQ, DELETEQ, TOUCH, NOOP = 0x11, 0x14, 0x1c, 0x0a
+
+
+def test_a_master_that_does_not_greet_is_followed(fairway):
+    """What yrmcds 1.1.9 does: it takes no notice of the greeting, sends all, and waits for heartbeats."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(START_S)
+        address = "127.0.0.1:%d" % listener.getsockname()[1]
+        with served(fairway, "--repl-master", address, "--repl-admit-others", "--repl-serve-reads") as slave:
+            master, _ = listener.accept()
+            with master, slave.connect() as reader:
+                master.settimeout(START_S)
+                master.sendall(message(SETQ, struct.pack(">II", 5, 0), b"a", b"abc") +
+                               message(SETQ, struct.pack(">II", 0, 2**31), b"b", b"x" * 20000))
+                wait_for(lambda: reader.get(b"a") == b"abc" and reader.get(b"b") == b"x" * 20000)
+                master.sendall(message(TOUCH, struct.pack(">I", 2**31), b"a") + message(DELETEQ, b"", b"b"))
+                wait_for(lambda: reader.get(b"b") is None)
+                heard = b""
+                while message(NOOP) not in heard:
+                    heard += master.recv(100)
+
+
+def test_a_slave_that_does_not_greet_is_told_of_every_item(fairway):
+    with served(fairway, "--repl-admit-others") as master, master.connect() as client:
+        client.set(b"a", b"1")
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as slave:
+            heard = b""
+            plain = message(SETQ, bytes(8), b"a", b"1")
+            while plain not in heard:
+                heard += slave.recv(1000)
+            client.ask(b"flush_all\r\n")
+            assert client.get(b"a") is None  # So it is found that it was flushed.
+            while message(DELETEQ, b"", b"a") not in heard:
+                heard += slave.recv(1000)
 
 
 def admin(fairway, path, *words):
