@@ -243,6 +243,28 @@ static void test_segments_of_small_tables(void **state)
     fw_arena_fini(&arena);
 }
 
+/*
+ * Free runs of large values are kept for the next ones, but not when there are none any more:
+ * memory would be stranded in them. While they are used they stay.
+ */
+static void test_free_runs_go(void **state)
+{
+    (void)state;
+    enum { LARGE = 20000, LARGE_COUNT = 600, SMALL_COUNT = 40000 };
+    struct world world = world_make(4 * MIB);
+    const struct fw_bodies *bodies = &world.table->bodies;
+    for (uint64_t i = 0; i < LARGE_COUNT; i++) {
+        assert_true(table_put(world.local, i, LARGE, i, 0));
+    }
+    assert_true(table_remove(world.local, LARGE_COUNT - 1));
+    assert_true(bodies->kept_bytes > 0);
+    for (uint64_t i = 0; i < SMALL_COUNT; i++) {
+        assert_true(table_put(world.local, LARGE_COUNT + i, 100, i, 0));
+    }
+    assert_int_equal(bodies->kept_bytes, 0);
+    world_end(&world);
+}
+
 /* What was read until it expired, and is asked for then, begins as one that is in use. */
 static void test_expired_in_use(void **state)
 {
@@ -328,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_cleaning_ages),
         cmocka_unit_test(test_main_turns),
         cmocka_unit_test(test_segments_of_small_tables),
+        cmocka_unit_test(test_free_runs_go),
         cmocka_unit_test(test_expired_in_use),
         cmocka_unit_test(test_large_ones_go_first),
         cmocka_unit_test(test_hits),
