@@ -265,6 +265,25 @@ static void test_free_runs_go(void **state)
     world_end(&world);
 }
 
+/* A log counts what its records refer to, also when one is written anew to get another field. */
+static void test_bodies_of_a_log(void **state)
+{
+    (void)state;
+    enum { LARGE = 20000 };
+    struct world world = world_make(4 * MIB);
+    const struct fw_log *log = &world.local->logs[FW_PROBATION];
+    assert_true(table_put(world.local, 1, LARGE, 1, 0));
+    assert_int_equal(log->bodies, LARGE);
+    struct key_text text = key_text(1);
+    struct fw_key key = key_of(world.local, &text);
+    struct fw_hold hold;
+    assert_true(fw_table_hold_with(world.local, &hold, &key, FW_ITEM_FLAGS, 0));
+    assert_int_equal(hold.item->fields, FW_ITEM_FLAGS);
+    fw_hold_release(&hold);
+    assert_int_equal(log->bodies, 2 * LARGE);
+    world_end(&world);
+}
+
 /* What was read until it expired, and is asked for then, begins as one that is in use. */
 static void test_expired_in_use(void **state)
 {
@@ -351,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_main_turns),
         cmocka_unit_test(test_segments_of_small_tables),
         cmocka_unit_test(test_free_runs_go),
+        cmocka_unit_test(test_bodies_of_a_log),
         cmocka_unit_test(test_expired_in_use),
         cmocka_unit_test(test_large_ones_go_first),
         cmocka_unit_test(test_hits),
