@@ -3,6 +3,7 @@
  * The plain format: a group of our own on a disk or in a file. docs/volume.md has it in words.
  *
  *     block 0        head: what is where; written once, when the group is made
+ *     block 1        the manager's lease (lease.h)
  *     slot 0, 1      metadata: header and a snapshot; each save goes to the slot of the older one
  *     log            a ring, format 2
  *     rings          two for each host: up, down
@@ -18,11 +19,14 @@
 #include "base/crc32c.h"
 #include "io/disk_part.h"
 #include "io/random.h"
+#include "volume/lease.h"
 #include "volume/queue.h"
 #include "volume/store.h"
 
 enum {
     BLOCK = 4096,
+    VERSION = 2, /* Of the head. */
+    SLOTS = 2 * BLOCK,
     RING_MIN = 7 * BLOCK, /* Room for a message. */
     /* Of a snapshot, at worst: an extent alone in its change; a volume with two users. */
     PER_EXTENT = FW_VOLUME_HEADER_SIZE + FW_VOLUME_RUN_SIZE,
@@ -96,7 +100,7 @@ static int disk_do(struct fw_disk *disk, enum fw_disk_kind kind, void *bytes, ui
 
 static uint64_t log_offset(const struct plain *plain)
 {
-    return BLOCK + 2 * plain->slot_size;
+    return SLOTS + 2 * plain->slot_size;
 }
 
 static uint64_t ring_offset(const struct plain *plain, uint32_t index)
@@ -127,7 +131,7 @@ static uint32_t head_crc(const struct head *head)
 static void head_write(const struct plain *plain, uint8_t *block)
 {
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
-    struct head head = {.version = htole32(FW_VOLUME_VERSION),
+    struct head head = {.version = htole32(VERSION),
                         .disk_size = htole64(fw_disk_properties(plain->disk)->size),
                         .extent_size = htole64(geometry->extent_size),
                         .extent_count = htole64(geometry->extent_count),
@@ -195,7 +199,7 @@ static int head_read(struct plain *plain, struct fw_reason *reason)
     if (le32toh(head.crc) != head_crc(&head)) {
         return fw_reason_set(reason, -EBADMSG, "block 0 (head): its checksum is wrong");
     }
-    if (le32toh(head.version) != FW_VOLUME_VERSION || !head_take(plain, &head)) {
+    if (le32toh(head.version) != VERSION || !head_take(plain, &head)) {
         return fw_reason_set(reason, -EBADMSG,
                              "block 0 (head): version %" PRIu32
                              " with numbers that cannot be; was it made by a newer program?",
@@ -230,7 +234,7 @@ static int slot_head_read(struct plain *plain, uint32_t index, struct slot *slot
         return fw_reason_errno(reason, -ENOMEM, "cannot read metadata");
     }
     int rc =
-        disk_do(plain->disk, FW_DISK_READ, block, BLOCK, BLOCK + index * plain->slot_size, reason);
+        disk_do(plain->disk, FW_DISK_READ, block, BLOCK, SLOTS + index * plain->slot_size, reason);
     memcpy(slot, block, sizeof *slot);
     free(block);
     bool is_ours = rc == 0 && memcmp(slot->magic, SLOT_MAGIC, sizeof slot->magic) == 0 &&
@@ -260,7 +264,7 @@ static int slot_read(struct plain *plain, uint32_t index, struct slot *slot, uin
     }
     if (length > 0) {
         rc = disk_do(plain->disk, FW_DISK_READ, bytes, round_up(length),
-                     BLOCK + index * plain->slot_size + BLOCK, reason);
+                     SLOTS + index * plain->slot_size + BLOCK, reason);
     }
     if (rc == 0 && slot_crc(slot, bytes, length) == le32toh(slot->crc)) {
         *sequence = le64toh(slot->sequence);
@@ -305,8 +309,8 @@ static int plain_load(struct fw_volume_store *store, struct fw_volume_metadata *
     uint32_t newest = sequences[1] > sequences[0] ? 1 : 0;
     if (rc == 0 && sequences[newest] == 0) {
         rc = fw_reason_set(reason, -EBADMSG,
-                           "both copies of the metadata are damaged; blocks 1 and %" PRIu64,
-                           1 + plain->slot_size / BLOCK);
+                           "both copies of the metadata are damaged; blocks 2 and %" PRIu64,
+                           2 + plain->slot_size / BLOCK);
     }
     if (rc == 0 && fw_volume_metadata_init(metadata, store->geometry.extent_count) != 0) {
         rc = fw_reason_errno(reason, -ENOMEM, "cannot hold the metadata");
@@ -366,7 +370,7 @@ static int gather(void *context, const struct fw_volume_message *change)
 static int slot_write(struct plain *plain, const struct slot *slot, uint8_t *bytes, uint64_t length,
                       struct fw_reason *reason)
 {
-    uint64_t offset = BLOCK + le64toh(slot->sequence) % 2 * plain->slot_size;
+    uint64_t offset = SLOTS + le64toh(slot->sequence) % 2 * plain->slot_size;
     int rc = 0;
     if (length > 0) {
         rc = disk_do(plain->disk, FW_DISK_WRITE, bytes, round_up(length), offset + BLOCK, reason);
@@ -415,6 +419,9 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
                       struct fw_disk **disk, struct fw_reason *reason)
 {
     struct plain *plain = plain_of(store);
+    if (part == FW_VOLUME_PART_LEASE) {
+        return fw_disk_part_open(disk, plain->disk, BLOCK, FW_VOLUME_LEASE_SIZE, reason);
+    }
     if (part == FW_VOLUME_PART_LOG) {
         return fw_disk_part_open(disk, plain->disk, log_offset(plain), plain->log_size, reason);
     }
@@ -506,11 +513,29 @@ int fw_volume_uuid_draw(struct fw_volume_uuid *uuid, struct fw_reason *reason)
     return 0;
 }
 
+/* What a group has from the beginning; rings come with hosts. */
+static int parts_make(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
+{
+    struct fw_disk *part;
+    int rc = plain_part(&plain->store, FW_VOLUME_PART_LOG, 0, &part, reason);
+    if (rc == 0) {
+        rc = fw_volume_queue_make(part, reason);
+        fw_disk_close(part);
+    }
+    if (rc == 0) {
+        rc = plain_part(&plain->store, FW_VOLUME_PART_LEASE, 0, &part, reason);
+    }
+    if (rc == 0) {
+        rc = fw_volume_lease_format(part, host_number, reason);
+        fw_disk_close(part);
+    }
+    return rc;
+}
+
 /* The head goes last: what has none is no group. */
-static int group_write(struct plain *plain, struct fw_reason *reason)
+static int group_write(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
 {
     struct fw_volume_metadata metadata;
-    struct fw_disk *log;
     uint8_t *block = fw_disk_buffer(BLOCK);
     if (block == NULL ||
         fw_volume_metadata_init(&metadata, plain->store.geometry.extent_count) != 0) {
@@ -525,11 +550,7 @@ static int group_write(struct plain *plain, struct fw_reason *reason)
         rc = plain_save(&plain->store, &metadata, reason);
     }
     if (rc == 0) {
-        rc = plain_part(&plain->store, FW_VOLUME_PART_LOG, 0, &log, reason);
-    }
-    if (rc == 0) {
-        rc = fw_volume_queue_make(log, reason);
-        fw_disk_close(log);
+        rc = parts_make(plain, host_number, reason);
     }
     head_write(plain, block);
     if (rc == 0) {
@@ -559,5 +580,5 @@ int fw_volume_plain_format(struct fw_disk *disk, const struct fw_volume_layout *
     if (rc == 0) {
         rc = fw_volume_uuid_draw(&plain.store.geometry.uuid, reason);
     }
-    return rc == 0 ? group_write(&plain, reason) : rc;
+    return rc == 0 ? group_write(&plain, layout->host_number, reason) : rc;
 }

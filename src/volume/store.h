@@ -4,7 +4,7 @@
  * own format (plain.c) and one of LVM's look the same to manager and agents.
  *
  *     metadata      load() and save(); after a crash in save() load() finds the old or the new
- *     parts         the redo log and two rings per host, each as a disk of its own
+ *     parts         the manager's lease, the redo log and two rings per host, each as a disk
  *     extents       extent x is at data_offset + x * extent_size
  *
  * A store belongs to one thread at a time, together with its disk, which is the caller's, and the
@@ -24,7 +24,12 @@ struct fw_volume_geometry {
     uint32_t volumes_max;
 };
 
-enum fw_volume_part { FW_VOLUME_PART_LOG, FW_VOLUME_PART_UP, FW_VOLUME_PART_DOWN };
+enum fw_volume_part {
+    FW_VOLUME_PART_LOG,
+    FW_VOLUME_PART_UP,
+    FW_VOLUME_PART_DOWN,
+    FW_VOLUME_PART_LEASE,
+};
 
 struct fw_volume_store {
     const struct fw_volume_store_ops *ops;
@@ -51,6 +56,7 @@ struct fw_volume_layout {
     uint32_t volumes_max;
     uint64_t ring_size;
     uint64_t log_size;
+    uint64_t host_number; /* Who made it, and may manage it at once. */
     bool replace;
 };
 
