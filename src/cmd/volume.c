@@ -53,6 +53,12 @@ static const struct fw_option volume_options[] = {
                        .help = "disconnect: how long to wait for the host; agent: for extents"),
     FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
                    .help = "agent: do what standard input says, line by line"),
+    FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
+                     .help = "attach: serve the volume by NBD on this socket"),
+    FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",
+                     .help = "attach: as whom this host is connected; empty is its own name"),
+    FW_OPTION_STRING(struct fw_cmd_volume, plugin, .name = "plugin", .default_text = "fairway",
+                     .help = "attach: nbdkit's plugin, by name or path"),
     FW_OPTION_BOOL(struct fw_cmd_volume, json, .name = "json", .default_text = "no",
                    .help = "list, hosts, dump, check: print one JSON object"),
 };
@@ -419,6 +425,9 @@ static const struct action {
     {"flush", "take in what is in the rings, and empty the redo log", NULL, NULL, do_flush, 0},
     {"manager", "be the manager until SIGTERM", NULL, fw_cmd_volume_manager, NULL, 0},
     {"agent", "be the host's agent until SIGTERM", "HOST", fw_cmd_volume_agent, NULL, 0},
+    {"attach", "serve the volume by --nbd, and be the host's agent", "VOLUME", fw_cmd_volume_attach,
+     NULL, 0},
+    {"detach", "end what serves on the socket PATH", NULL, fw_cmd_volume_detach, NULL, 0},
 };
 
 static void volume_print_help(FILE *out)

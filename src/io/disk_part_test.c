@@ -122,6 +122,21 @@ static void test_two_at_once(void **state)
     teardown();
 }
 
+/* A part has no command for it: zeros are written, and nowhere else. */
+static void test_zero(void **state)
+{
+    (void)state;
+    setup(false);
+    memset(memory->bytes, 'x', SECTORS * SECTOR);
+    assert_int_equal(fw_disk_zero(first, SECTOR, 2 * SECTOR, NULL), 0);
+    for (uint64_t i = 0; i < SECTORS * SECTOR; i++) {
+        bool is_zero = i / SECTOR == 3 || i / SECTOR == 4;
+        assert_int_equal(memory->bytes[i], is_zero ? 0 : 'x');
+    }
+    assert_int_equal(fw_disk_zero(first, 3 * SECTOR, 2 * SECTOR, NULL), -ERANGE);
+    teardown();
+}
+
 static int guard_says;
 
 static int guard(void *context)
@@ -166,10 +181,9 @@ static void test_guard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_offsets),
-        cmocka_unit_test(test_what_is_no_part),
-        cmocka_unit_test(test_two_at_once),
-        cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_own_offsets), cmocka_unit_test(test_what_is_no_part),
+        cmocka_unit_test(test_two_at_once), cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

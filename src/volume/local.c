@@ -177,6 +177,13 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
     return 0;
 }
 
+void fw_volume_agent_prepare(struct fw_volume_agent *agent, fw_volume_prepare *prepare,
+                             void *context)
+{
+    agent->prepare = prepare;
+    agent->prepare_context = context;
+}
+
 void fw_volume_agent_drop(struct fw_volume_agent *agent)
 {
     struct fw_list_link *link;
