@@ -20,6 +20,7 @@
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/disk.h"
+#include "volume/lvm.h"
 #include "volume/store.h"
 
 enum { UUID_TEXT = 2 * FW_VOLUME_UUID_SIZE + 1 };
@@ -53,6 +54,8 @@ static const struct fw_option volume_options[] = {
                        .help = "disconnect: how long to wait for the host; agent: for extents"),
     FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
                    .help = "agent: do what standard input says, line by line"),
+    FW_OPTION_STRING(struct fw_cmd_volume, backup, .name = "backup", .default_text = "",
+                     .help = "adopt: where to keep LVM's metadata; empty is LVM's archive"),
     FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
                      .help = "attach: serve the volume by NBD on this socket"),
     FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",
@@ -96,6 +99,18 @@ static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
     struct fw_ring_reason reason;
     int rc = fw_volume_format(&format, &reason);
     return answer(config, rc, &reason);
+}
+
+static enum fw_cmd_status volume_adopt(const struct fw_cmd_volume *config)
+{
+    const struct fw_volume_lvm_adopt adopt = {.path = config->path,
+                                              .backup = config->backup,
+                                              .extents = config->extents,
+                                              .hosts_max = (uint32_t)config->hosts,
+                                              .ring_size = config->ring_size};
+    struct fw_reason reason;
+    int rc = fw_volume_lvm_adopt(&adopt, &reason);
+    return rc == 0 ? FW_CMD_OK : failed(config, reason.text);
 }
 
 static int do_create(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
@@ -198,7 +213,7 @@ static enum fw_cmd_status view_read(const struct fw_cmd_volume *config, struct v
     if (rc != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
     }
-    rc = fw_volume_plain_open(&store, disk, &reason);
+    rc = fw_volume_store_open(&store, disk, &reason);
     if (rc == 0) {
         view->geometry = store->geometry;
         rc = fw_volume_view(store, FW_VOLUME_ALL, &view->metadata, &reason);
@@ -411,6 +426,7 @@ static const struct action {
     unsigned what;
 } actions[] = {
     {"format", "make an empty group", NULL, volume_format, NULL, 0},
+    {"adopt", "make one of free extents of LVM's, on the device PATH", NULL, volume_adopt, NULL, 0},
     {"create", "add a volume of --extents", "VOLUME", NULL, do_create, 0},
     {"resize", "make it larger, or smaller where it is empty", "VOLUME", NULL, do_resize, 0},
     {"remove", "free all it has; no host may have it open", "VOLUME", NULL, do_remove, 0},

@@ -25,6 +25,7 @@ struct fw_cmd_volume {
     bool json;
     bool commands;
     const char *nbd;
+    const char *backup;
     const char *host;
     const char *plugin;
 

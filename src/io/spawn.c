@@ -96,8 +96,10 @@ static bool said_read(struct said *said)
     }
     size_t room = said->size > 0 ? said->size - 1 - said->length : 0;
     size_t fits = (size_t)count < room ? (size_t)count : room;
-    memcpy(said->text + said->length, scratch, fits);
-    said->length += fits;
+    if (fits > 0) {
+        memcpy(said->text + said->length, scratch, fits);
+        said->length += fits;
+    }
     return true;
 }
 

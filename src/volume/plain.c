@@ -20,6 +20,7 @@
 #include "io/disk_part.h"
 #include "io/random.h"
 #include "volume/lease.h"
+#include "volume/lvm.h"
 #include "volume/queue.h"
 #include "volume/store.h"
 
@@ -56,6 +57,7 @@ struct head {
     uint64_t log_size;
     uint32_t hosts_max;
     uint32_t volumes_max;
+    uint64_t data_offset; /* Of the disk, where the extents are apart; 0: behind the rings. */
 };
 
 /* In front of a snapshot; the CRC is over the struct with itself 0, and the snapshot. */
@@ -73,6 +75,8 @@ struct slot {
 struct plain {
     struct fw_volume_store store;
     struct fw_disk *disk;
+    struct fw_disk *part; /* Closed with the store; NULL: none. */
+    uint64_t apart;       /* Where the extents are on the disk, if not behind the rings. */
     uint64_t slot_size;
     uint64_t ring_size;
     uint64_t log_size;
@@ -108,9 +112,14 @@ static uint64_t ring_offset(const struct plain *plain, uint32_t index)
     return log_offset(plain) + plain->log_size + index * plain->ring_size;
 }
 
-static uint64_t data_offset(const struct plain *plain)
+static uint64_t rings_end(const struct plain *plain)
 {
     return ring_offset(plain, 2 * plain->store.geometry.hosts_max);
+}
+
+static uint64_t data_offset(const struct plain *plain)
+{
+    return plain->apart != 0 ? plain->apart : rings_end(plain);
 }
 
 static uint64_t slot_size(uint64_t extents, uint32_t hosts, uint32_t volumes)
@@ -139,7 +148,8 @@ static void head_write(const struct plain *plain, uint8_t *block)
                         .ring_size = htole64(plain->ring_size),
                         .log_size = htole64(plain->log_size),
                         .hosts_max = htole32(geometry->hosts_max),
-                        .volumes_max = htole32(geometry->volumes_max)};
+                        .volumes_max = htole32(geometry->volumes_max),
+                        .data_offset = htole64(plain->apart)};
     memcpy(head.magic, HEAD_MAGIC, sizeof head.magic);
     memcpy(head.uuid, geometry->uuid.bytes, sizeof head.uuid);
     head.crc = htole32(head_crc(&head));
@@ -164,14 +174,18 @@ static bool head_take(struct plain *plain, const struct head *head)
     plain->slot_size = le64toh(head->slot_size);
     plain->ring_size = le64toh(head->ring_size);
     plain->log_size = le64toh(head->log_size);
-    bool is_valid = size_is_valid(geometry->extent_size, BLOCK, UINT64_C(1) << 40) &&
-                    size_is_valid(plain->ring_size, RING_MIN, RING_MAX) &&
-                    size_is_valid(plain->log_size, RING_MIN, RING_MAX) &&
-                    geometry->extent_count > 0 && geometry->extent_count <= FW_VOLUME_EXTENTS_MAX &&
-                    geometry->hosts_max > 0 && geometry->hosts_max <= FW_VOLUME_HOSTS_MAX &&
-                    geometry->volumes_max > 0 && geometry->volumes_max <= FW_VOLUME_VOLUMES_MAX &&
-                    plain->slot_size == slot_size(geometry->extent_count, geometry->hosts_max,
-                                                  geometry->volumes_max);
+    plain->apart = le64toh(head->data_offset);
+    bool is_valid =
+        size_is_valid(geometry->extent_size, BLOCK, UINT64_C(1) << 40) &&
+        size_is_valid(plain->ring_size, RING_MIN, RING_MAX) &&
+        size_is_valid(plain->log_size, RING_MIN, RING_MAX) && geometry->extent_count > 0 &&
+        geometry->extent_count <= FW_VOLUME_EXTENTS_MAX && geometry->hosts_max > 0 &&
+        geometry->hosts_max <= FW_VOLUME_HOSTS_MAX && geometry->volumes_max > 0 &&
+        geometry->volumes_max <= FW_VOLUME_VOLUMES_MAX &&
+        size_is_valid(plain->slot_size,
+                      slot_size(geometry->extent_count, geometry->hosts_max, geometry->volumes_max),
+                      UINT64_C(1) << 40);
+    geometry->ring_size = plain->ring_size;
     geometry->data_offset = is_valid ? data_offset(plain) : 0;
     return is_valid;
 }
@@ -206,7 +220,10 @@ static int head_read(struct plain *plain, struct fw_reason *reason)
                              le32toh(head.version));
     }
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
-    if (geometry->data_offset + geometry->extent_count * geometry->extent_size > size) {
+    uint64_t end = plain->apart != 0
+                       ? rings_end(plain)
+                       : geometry->data_offset + geometry->extent_count * geometry->extent_size;
+    if (end > size) {
         return fw_reason_set(reason, -EBADMSG,
                              "the group was made on a disk of %" PRIu64
                              " bytes, and this one has %" PRIu64,
@@ -433,7 +450,11 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
 
 static void plain_close(struct fw_volume_store *store)
 {
-    free(plain_of(store));
+    struct plain *plain = plain_of(store);
+    if (plain->part != NULL) {
+        fw_disk_close(plain->part);
+    }
+    free(plain);
 }
 
 static const struct fw_volume_store_ops plain_ops = {.load = plain_load,
@@ -460,7 +481,64 @@ int fw_volume_plain_open(struct fw_volume_store **store, struct fw_disk *disk,
     return 0;
 }
 
+int fw_volume_store_open(struct fw_volume_store **store, struct fw_disk *disk,
+                         struct fw_reason *reason)
+{
+    struct fw_volume_lvm lvm;
+    struct fw_disk *part;
+    int rc = fw_volume_plain_open(store, disk, reason);
+    if (rc != -ENOENT) {
+        return rc;
+    }
+    int found = fw_volume_lvm_find(disk, &lvm, reason);
+    if (found != 0) {
+        return found; /* It has said more exactly what is not there. */
+    }
+    rc = fw_disk_part_open(&part, disk, lvm.meta_offset, lvm.meta_size, reason);
+    if (rc == 0) {
+        rc = fw_volume_plain_open(store, part, reason);
+        if (rc != 0) {
+            fw_disk_close(part);
+            return rc;
+        }
+        plain_of(*store)->part = part;
+        (*store)->geometry.is_lvm = true;
+    }
+    return rc;
+}
+
 /* ---- making one ---- */
+
+/* The extents are apart: log and rings begin at multiples of an extent. */
+static int layout_align(struct plain *plain, const struct fw_volume_layout *layout,
+                        struct fw_reason *reason)
+{
+    struct fw_volume_geometry *geometry = &plain->store.geometry;
+    uint64_t unit = geometry->extent_size;
+    uint64_t needed = slot_size(layout->extent_count, geometry->hosts_max, geometry->volumes_max);
+    if (unit % (2 * SLOTS) != 0) {
+        return fw_reason_set(reason, -EINVAL, "the group's extents must be multiples of %d bytes",
+                             2 * SLOTS);
+    }
+    plain->slot_size = ((SLOTS + 2 * needed + unit - 1) / unit * unit - SLOTS) / 2;
+    plain->log_size = (plain->log_size + unit - 1) / unit * unit;
+    plain->apart = layout->data_offset;
+    geometry->extent_count = layout->extent_count;
+    return 0;
+}
+
+uint64_t fw_volume_plain_front(const struct fw_volume_layout *layout, uint64_t *log_end)
+{
+    struct plain plain = {.ring_size = layout->ring_size, .log_size = layout->log_size};
+    plain.store.geometry = (struct fw_volume_geometry){.extent_size = layout->extent_size,
+                                                       .hosts_max = layout->hosts_max,
+                                                       .volumes_max = VOLUMES_DEFAULT};
+    if (layout_align(&plain, layout, NULL) != 0) {
+        return 0;
+    }
+    *log_end = ring_offset(&plain, 0);
+    return rings_end(&plain);
+}
 
 static int layout_fit(struct plain *plain, const struct fw_volume_layout *layout,
                       struct fw_reason *reason)
@@ -481,6 +559,9 @@ static int layout_fit(struct plain *plain, const struct fw_volume_layout *layout
                              "sizes are multiples of %d, rings have %d bytes or more, and there "
                              "are at most %d hosts and %d volumes",
                              BLOCK, RING_MIN, FW_VOLUME_HOSTS_MAX, FW_VOLUME_VOLUMES_MAX);
+    }
+    if (layout->data_offset != 0) {
+        return layout_align(plain, layout, reason);
     }
     /* Each extent takes its own bytes and some of both slots. */
     uint64_t count = size / (geometry->extent_size + 2 * (uint64_t)PER_EXTENT);

@@ -14,6 +14,7 @@
 #include "io/disk_part.h"
 #include "io/process.h"
 #include "ring/core.h"
+#include "volume/lvm.h"
 
 FW_LOG_MODULE(volume);
 
@@ -104,7 +105,11 @@ int fw_volume_manager_flush(struct fw_volume_manager *manager, struct fw_ring_re
     if (rc != 0 && rc != -ENOSPC) {
         manager->broken = rc;
     }
-    return rc;
+    /* LVM's metadata may lag behind ours, so that they cannot be written is no disaster. */
+    bool publishes = rc == 0 && manager->path != NULL && manager->store->geometry.is_lvm;
+    return publishes
+               ? fw_volume_lvm_publish(manager->path, manager->store, &manager->metadata, reason)
+               : rc;
 }
 
 /* ---- opening and closing ---- */
@@ -245,7 +250,7 @@ static int store_open(struct fw_volume_manager *manager, struct fw_reason *reaso
         return rc;
     }
     fw_disk_part_guard(manager->leased, may_write, manager);
-    rc = fw_volume_plain_open(&manager->store, manager->leased, reason);
+    rc = fw_volume_store_open(&manager->store, manager->leased, reason);
     if (rc != 0) {
         manager->store = NULL;
     }

@@ -20,8 +20,10 @@ struct fw_volume_geometry {
     uint64_t extent_size;
     uint64_t extent_count;
     uint64_t data_offset;
+    uint64_t ring_size;
     uint32_t hosts_max;
     uint32_t volumes_max;
+    bool is_lvm; /* The extents are a part of a volume group of LVM's. */
 };
 
 enum fw_volume_part {
@@ -58,6 +60,9 @@ struct fw_volume_layout {
     uint64_t log_size;
     uint64_t host_number; /* Who made it, and may manage it at once. */
     bool replace;
+    /* If not 0, these many extents are there on the disk, and this is a part of it without them. */
+    uint64_t data_offset;
+    uint64_t extent_count;
 };
 
 /* ---- plain.c: the format of our own ---- */
@@ -69,6 +74,13 @@ FW_MUST_CHECK int fw_volume_plain_format(struct fw_disk *disk,
 
 /* -ENOENT: there is no group; -EBADMSG: its head is damaged, or the disk is too small for it. */
 FW_MUST_CHECK int fw_volume_plain_open(struct fw_volume_store **store, struct fw_disk *disk,
+                                       struct fw_reason *reason);
+
+/* How large a part without extents is, and where its rings begin; 0: that cannot be. */
+uint64_t fw_volume_plain_front(const struct fw_volume_layout *layout, uint64_t *log_end);
+
+/* Opens the group of our own or LVM's that is on the disk. As above. */
+FW_MUST_CHECK int fw_volume_store_open(struct fw_volume_store **store, struct fw_disk *disk,
                                        struct fw_reason *reason);
 
 /* One that nothing else has. */

@@ -26,8 +26,10 @@
 #include "support/volume.h"
 #include "volume/thin.h"
 
-enum { WRITERS = 4, EXTENT = 16 << 10, EXTENTS = 12, ROUNDS = 150, GARBAGE = 0xa5 };
-enum { SIZE = EXTENT * EXTENTS, SHARE = SIZE / WRITERS - 777, FILE_SIZE = 4 << 20 };
+enum { WRITERS = 4, EXTENTS = 12, ROUNDS = 150, GARBAGE = 0xa5, FILE_SIZE = 4 << 20 };
+#define EXTENT UINT64_C(16384)
+#define SIZE   (EXTENT * EXTENTS)
+#define SHARE  (SIZE / WRITERS - 777)
 
 static char path[] = "/tmp/fairway-thin-XXXXXX";
 static struct fw_volume_manager *manager;
