@@ -4,14 +4,15 @@
 # of each kind of build, and gives every task one name. `make help` lists the targets; the comments
 # that start with ## are its text.
 
-BUILD   ?= build
-PREFIX  ?= /usr/local
-DESTDIR ?=
-PORT    ?= 11211
-SECONDS ?= 60
-SEEDS   ?= 1000
-MODULE  ?= all
-GROUP   ?= build test bench optional
+BUILD     ?= build
+PREFIX    ?= /usr/local
+DESTDIR   ?=
+PORT      ?= 11211
+HTTP_PORT ?= 11280
+SECONDS   ?= 60
+SEEDS     ?= 1000
+MODULE    ?= all
+GROUP     ?= build test bench optional
 
 # A sanitizer build by clang. Meson's own check for undefined symbols does not know the sanitizers'.
 sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db_lundef=false \
@@ -32,13 +33,13 @@ all: ## build the server, build/fairway, and the library, build/libfairway.a and
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
 	@ninja -C $(BUILD)
 
-run: all ## serve on 127.0.0.1, port PORT (11211), until Ctrl-C
+run: all ## serve on 127.0.0.1, ports PORT (11211) and HTTP_PORT (11280), until Ctrl-C
 	@printf '%s\n' '' \
 	  'Fairway is about to serve on 127.0.0.1:$(PORT). To talk to it, type in another terminal (bash):' '' \
 	  '  exec 3<>/dev/tcp/127.0.0.1/$(PORT)' \
 	  "  printf 'set k 0 0 5\r\nhello\r\nget k\r\nquit\r\n' >&3; cat <&3" '' \
-	  'or connect any memcached client. Ctrl-C stops it.' ''
-	@exec $(BUILD)/fairway serve -l 127.0.0.1 -p $(PORT)
+	  'or connect any memcached client. What it does is shown at http://127.0.0.1:$(HTTP_PORT)/. Ctrl-C stops it.' ''
+	@exec $(BUILD)/fairway serve -l 127.0.0.1 -p $(PORT) --http-listen 127.0.0.1:$(HTTP_PORT)
 
 install: all ## install to PREFIX (/usr/local), below DESTDIR if that is given
 	@DESTDIR='$(DESTDIR)' meson install -C $(BUILD) --no-rebuild

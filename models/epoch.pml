@@ -18,6 +18,9 @@
  *   ANY_WORD  a word of one who was evicted counts as if it had joined anew;
  *   NO_TOLD   one that was evicted while its word was under way is not told.
  *
+ * The moves are printed, so that what breaks a variant can be played to the real code, which must bear
+ * it: tests/replay.
+ *
  * Verify: (none)      passes
  * Verify: -DEAGER     fails: assertion violated
  * Verify: -DOWN_CLOCK fails: assertion violated
@@ -142,7 +145,7 @@ proctype member(byte i)
     /* It is dead. */
     :: atomic { is_dead[i] -> break }
     /* Something has come. */
-    :: atomic { !is_dead[i] && at[i] < length -> read(i) }
+    :: atomic { !is_dead[i] && at[i] < length -> printf("MOVE read %d\n", i); read(i) }
     /* It wants the next epoch. */
     :: atomic {
         !is_dead[i] && !is_waiting[i] && taken[i] < EPOCHS(i) ->
@@ -151,6 +154,7 @@ proctype member(byte i)
         :: else
         fi;
         is_waiting[i] = true;
+        printf("MOVE next %d\n", i);
         if
         :: is_first[i] -> say(NEXT, i, 0)
         :: else -> say(NEXT, i, number[i])
@@ -165,6 +169,7 @@ proctype member(byte i)
     :: atomic {
         !is_dead[i] && ready[i] != 0 && ready[i] != live[i] && complaints > 0 ->
         complaints--;
+        printf("MOVE clock %d\n", i);
 #ifdef OWN_CLOCK
         evict(i)
 #else
@@ -175,6 +180,7 @@ proctype member(byte i)
     :: atomic {
         !is_dead[i] && !is_waiting[i] && taken[i] == EPOCHS(i) ->
         is_dead[i] = true;
+        printf("MOVE die %d\n", i);
         say(LEFT, i, 0)
        }
     od
@@ -185,7 +191,7 @@ proctype death()
 {
     atomic {
         if
-        :: !is_dead[2] -> is_dead[2] = true; say(LEFT, 2, 0)
+        :: !is_dead[2] -> is_dead[2] = true; printf("MOVE die 2\n"); say(LEFT, 2, 0)
         :: true
         fi
     }

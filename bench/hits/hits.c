@@ -36,7 +36,7 @@ static void settings_parse(int argc, char **argv, struct settings *settings)
         {.name = "host", .help = "name or address of the server", .text = &settings->host},
         {.name = "port", .help = "its TCP port; 0: to none", .text = &settings->port},
         {.name = "trace", .help = "a synthetic one, by name", .text = &settings->trace},
-        {.name = "file", .help = "or a text: key, bytes, seconds", .text = &settings->file},
+        {.name = "file", .help = "or from a file; see bench/hits/trace.h", .text = &settings->file},
         {"objects", "of a synthetic trace", &settings->objects, 100, 100000000, NULL, NULL},
         {"requests", "of a synthetic trace", &settings->requests, 100, 1000000000, NULL, NULL},
         {"memory", "bytes, the server's limit", &settings->memory, 1, UINT64_MAX, NULL, NULL},
@@ -92,7 +92,15 @@ int main(int argc, char **argv)
     const char *name = settings.trace;
     if (settings.file[0] != '\0') {
         name = settings.file;
-        fw_trace_read(&trace, settings.file);
+        struct fw_reason reason;
+        if (fw_trace_read(&trace, settings.file, &reason) != 0) {
+            (void)fprintf(stderr, "hits: %s\n", reason.text);
+            return EXIT_FAILURE;
+        }
+        if (trace.cut_count > 0) {
+            (void)fprintf(stderr, "hits: %zu objects are larger than %d bytes and taken as that\n",
+                          trace.cut_count, FW_TRACE_VALUE_MAX);
+        }
     } else {
         fw_trace_make(&trace, name, settings.objects, settings.requests, settings.seed);
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/hits/trace.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 
 #define UNNAMED UINT32_MAX /* An object that no request has named yet. */
 
-enum { EXIT_USAGE = 2, RATE = 200000 };
+enum { EXIT_USAGE = 2 };
 
 const char *const fw_trace_names[] = {"zipf-0.6", "zipf-0.8", "zipf-0.9", "zipf-1.0",
                                       "zipf-1.2", "one-hit",  "scan",     "loop",
@@ -176,7 +175,7 @@ void fw_trace_make(struct fw_trace *trace, const char *name, size_t objects, siz
         exit(EXIT_USAGE);
     }
     *trace = (struct fw_trace){.request_count = requests};
-    trace->rate = kinds[kind].expires ? RATE : 0;
+    trace->rate = kinds[kind].expires ? FW_TRACE_RATE : 0;
     trace->requests = allocate(requests, sizeof *trace->requests);
     struct maker maker = {.name = name,
                           .objects = objects,
@@ -190,76 +189,6 @@ void fw_trace_make(struct fw_trace *trace, const char *name, size_t objects, siz
     }
     free(share);
     trace_number(trace, kind, seed, objects + requests);
-}
-
-/* Keys of a text that were seen, in a table with room to spare. */
-struct seen {
-    uint64_t *hashes;
-    uint32_t *numbers;
-    size_t size; /* A power of two. */
-};
-
-static uint32_t seen_number(struct seen *seen, uint64_t hash, uint32_t fresh)
-{
-    hash += hash == 0;
-    size_t i = hash & (seen->size - 1);
-    while (seen->hashes[i] != 0 && seen->hashes[i] != hash) {
-        i = (i + 1) & (seen->size - 1);
-    }
-    if (seen->hashes[i] == 0) {
-        seen->hashes[i] = hash;
-        seen->numbers[i] = fresh;
-    }
-    return seen->numbers[i];
-}
-
-static size_t count_lines(FILE *file)
-{
-    size_t lines = 0;
-    for (int c = getc(file); c != EOF; c = getc(file)) {
-        lines += c == '\n';
-    }
-    rewind(file);
-    return lines;
-}
-
-void fw_trace_read(struct fw_trace *trace, const char *path)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        (void)fprintf(stderr, "hits: cannot read %s: %s\n", path, strerrordesc_np(errno));
-        exit(EXIT_FAILURE);
-    }
-    size_t lines = count_lines(file);
-    struct seen seen = {.size = 2};
-    while (seen.size < 2 * lines) {
-        seen.size *= 2;
-    }
-    seen.hashes = allocate(seen.size, sizeof *seen.hashes);
-    seen.numbers = allocate(seen.size, sizeof *seen.numbers);
-    *trace = (struct fw_trace){.request_count = lines};
-    trace->requests = allocate(lines, sizeof *trace->requests);
-    trace->objects = allocate(lines, sizeof *trace->objects);
-    char *line = NULL;
-    size_t room = 0;
-    for (size_t i = 0; i < lines && getline(&line, &room, file) > 0; i++) {
-        struct fw_trace_object object = {0};
-        int key_end = 0;
-        if (sscanf(line, "%*s%n %u %u", &key_end, &object.value_size, &object.lifetime) < 1) {
-            (void)fprintf(stderr, "hits: %s, line %zu: no key and size\n", path, i + 1);
-            exit(EXIT_FAILURE);
-        }
-        uint32_t number =
-            seen_number(&seen, fw_hash(line, (size_t)key_end, 0), (uint32_t)trace->object_count);
-        if (number == trace->object_count) {
-            trace->objects[trace->object_count++] = object;
-        }
-        trace->requests[i] = number;
-    }
-    free(line);
-    free(seen.hashes);
-    free(seen.numbers);
-    (void)fclose(file);
 }
 
 void fw_trace_free(struct fw_trace *trace)

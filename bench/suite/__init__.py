@@ -2,14 +2,50 @@
 """The benchmarks that bench/run knows."""
 
 from .context import Benchmark, Context, Unavailable
-from . import cache, hits, idle, jobs, log, measure, memory, micro, network, ring, sched, simulate
+from . import (
+    cache,
+    epoch,
+    hits,
+    idle,
+    instructions,
+    jobs,
+    log,
+    measure,
+    memory,
+    micro,
+    network,
+    ring,
+    sched,
+    share,
+    simulate,
+    two,
+    volume,
+)
 
 __all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
+
+MODULES = (
+    network,
+    cache,
+    memory,
+    hits,
+    idle,
+    simulate,
+    log,
+    jobs,
+    ring,
+    sched,
+    instructions,
+    epoch,
+    volume,
+    share,
+    two,
+)
 
 
 def benchmarks(build):
     """From name to Benchmark: first the micro-benchmarks that were built, then the servers."""
     found = dict(micro.benchmarks(build))
-    for module in (network, cache, memory, hits, idle, simulate, log, jobs, ring, sched):
+    for module in MODULES:
         found.update(module.BENCHMARKS)
     return found

@@ -70,8 +70,9 @@
  *
  * Policies. `fifo`: as they came. `crr`: clients by turns, one request each. `wfq`: tenants by
  * weight, in cost, and clients by turns within a tenant. `tbf`: tenants by their rates, as they
- * came among those who may go. fw_sched_switch() changes the policy while requests wait. Whoever
- * wants another writes it: fairway/sched_policy.h.
+ * came among those who may go. `share`: as `wfq`, with rates that hold for a cluster. `gang`: the
+ * tenant that a cluster's nodes have chosen, else as `wfq`. fw_sched_switch() changes the policy
+ * while requests wait. Whoever wants another writes it: fairway/sched_policy.h.
  *
  * Epochs. A head goes in step with others through an epoch handler (fairway/epoch.h): it asks for
  * its first epoch when it is made and serves from then on, also if the answer is that there are no
@@ -106,7 +107,7 @@ enum {
     FW_SCHED_WEIGHT_MAX = 10000,
     FW_SCHED_RATE_MAX = 1000000000,
     FW_SCHED_COST_MAX = 1 << 27,   /* What is said to cost more counts as this. */
-    FW_SCHED_ELSEWHERE_MAX = 1024, /* Units of cost. */
+    FW_SCHED_ELSEWHERE_MAX = 1024, /* Units of cost at weight 1. */
     FW_SCHED_URGENT_RATIO = 8,     /* If none is configured. */
 };
 
@@ -125,6 +126,7 @@ struct fw_sched_request {
     uint16_t tenant;     /* Of its class, if there is such a one; else the default. */
     unsigned char place; /* Where it waits. */
     bool is_first;       /* Of its client. */
+    bool is_tabled;      /* In a table of clients: it is first, and not alone in its list. */
     bool has_others;     /* In `behind`. */
     bool is_shed;        /* For the getter: it has waited too long, refuse it. */
     bool is_delayed;     /* For the getter: it had to wait for others, or for tokens. */
@@ -149,6 +151,8 @@ enum fw_sched_policy_number {
     FW_SCHED_CRR,
     FW_SCHED_WFQ,
     FW_SCHED_TBF,
+    FW_SCHED_SHARE,
+    FW_SCHED_GANG,
     FW_SCHED_POLICIES
 };
 

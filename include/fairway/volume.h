@@ -190,7 +190,10 @@ fw_volume_manager_open(struct fw_volume_manager **manager,
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_close(struct fw_volume_manager *manager,
                                                         struct fw_ring_reason *reason);
 
-/* One round: all up rings, pools and free lists, hosts that leave, the log if it fills. */
+/*
+ * One round: all up rings, pools and free lists, hosts that leave, commands of operators, the log
+ * if it fills. -ESHUTDOWN: an operator wants it to end; close it.
+ */
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_step(struct fw_volume_manager *manager,
                                                        struct fw_ring_reason *reason);
 
@@ -235,3 +238,35 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_reclaim(struct fw_volume_manag
 
 /* True while the host is listed. */
 FW_PUBLIC bool fw_volume_manager_has_host(struct fw_volume_manager *manager, const char *host);
+
+/* ---- the operator ---- */
+
+enum fw_volume_action {
+    FW_VOLUME_DO_CREATE,
+    FW_VOLUME_DO_RESIZE,
+    FW_VOLUME_DO_REMOVE,
+    FW_VOLUME_DO_CONNECT,
+    FW_VOLUME_DO_DISCONNECT, /* And waits until the host is gone. */
+    FW_VOLUME_DO_RECLAIM,
+    FW_VOLUME_DO_FLUSH,
+    FW_VOLUME_DO_SHUTDOWN, /* Of the manager. */
+};
+
+struct fw_volume_order {
+    const char *path;
+    enum fw_volume_action action;
+    const char *name; /* Of the volume or host. */
+    uint64_t size;    /* Of the volume. */
+    int64_t wait_ns;  /* How long a host may take to go. */
+    /* Told about once a second while it takes long; NULL: nobody. */
+    void (*progress)(void *context, const char *text);
+    void *context;
+};
+
+/*
+ * Does to the group what the functions above do, whether a manager runs or not: one that runs is
+ * told, on whatever host it is, through the disk; else the caller is the manager for that moment.
+ * Durable when it returns 0. -ETIMEDOUT: the manager, or the host, has not answered. Blocks.
+ */
+FW_PUBLIC FW_API_MUST_CHECK int fw_volume_order(const struct fw_volume_order *order,
+                                                struct fw_ring_reason *reason);

@@ -67,16 +67,23 @@ static inline uint32_t fw_histogram_bucket(uint64_t value)
     return shift * FW_HISTOGRAM_SUB_COUNT + (uint32_t)(clamped >> shift);
 }
 
-/* Counts `value`. The writer only. */
-static inline void fw_histogram_record(struct fw_histogram *histogram, uint64_t value)
+/* Counts `value`, so many times, at least once. The writer only. */
+static inline void fw_histogram_record_many(struct fw_histogram *histogram, uint64_t value,
+                                            uint64_t times)
 {
     /* The writer alone stores, so load and store make an addition without a locked instruction. */
     _Atomic uint64_t *bucket = &histogram->buckets[fw_histogram_bucket(value)];
     uint64_t count = atomic_load_explicit(bucket, memory_order_relaxed);
-    atomic_store_explicit(bucket, count + 1, memory_order_relaxed);
+    atomic_store_explicit(bucket, count + times, memory_order_relaxed);
     if (value > atomic_load_explicit(&histogram->max, memory_order_relaxed)) {
         atomic_store_explicit(&histogram->max, value, memory_order_relaxed);
     }
+}
+
+/* Counts `value`. The writer only. */
+static inline void fw_histogram_record(struct fw_histogram *histogram, uint64_t value)
+{
+    fw_histogram_record_many(histogram, value, 1);
 }
 
 /* Adds all that `from` counted. The caller is the writer of `into` and a reader of `from`. */

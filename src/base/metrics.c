@@ -54,6 +54,7 @@ void fw_metrics_init(struct fw_metrics *metrics)
 {
     fw_mutex_init(&metrics->lock, FW_RANK_METRICS);
     metrics->modules = NULL;
+    fw_list_init(&metrics->collectors);
     fw_histogram_init(&metrics->merged);
 }
 
@@ -67,6 +68,7 @@ void fw_metrics_fini(struct fw_metrics *metrics)
         free(module->retired);
         free(module);
     }
+    FW_ASSERT(fw_list_is_empty(&metrics->collectors));
     fw_mutex_fini(&metrics->lock);
 }
 
@@ -156,6 +158,20 @@ void fw_metrics_unregister(struct fw_metrics *metrics, struct fw_metric_source *
     fw_mutex_unlock(&metrics->lock);
 }
 
+void fw_metrics_add_collector(struct fw_metrics *metrics, struct fw_metric_collector *collector)
+{
+    fw_mutex_lock(&metrics->lock);
+    fw_list_push_back(&metrics->collectors, &collector->link);
+    fw_mutex_unlock(&metrics->lock);
+}
+
+void fw_metrics_remove_collector(struct fw_metrics *metrics, struct fw_metric_collector *collector)
+{
+    fw_mutex_lock(&metrics->lock);
+    fw_list_remove(&collector->link);
+    fw_mutex_unlock(&metrics->lock);
+}
+
 /* Adds one instance's share to `value`. */
 static void value_add(struct fw_metrics *metrics, struct fw_metric_value *value, const void *field)
     FW_REQUIRES(metrics->lock);
@@ -176,14 +192,11 @@ static void value_add(struct fw_metrics *metrics, struct fw_metric_value *value,
 }
 
 static void metric_visit(struct fw_metrics *metrics, struct fw_metric_module *module,
-                         const struct fw_metric *row,
-                         void (*visit)(const struct fw_metric_value *value, void *context),
-                         void *context) FW_REQUIRES(metrics->lock);
+                         const struct fw_metric *row, fw_metric_visit visit, void *context)
+    FW_REQUIRES(metrics->lock);
 
 static void metric_visit(struct fw_metrics *metrics, struct fw_metric_module *module,
-                         const struct fw_metric *row,
-                         void (*visit)(const struct fw_metric_value *value, void *context),
-                         void *context)
+                         const struct fw_metric *row, fw_metric_visit visit, void *context)
 {
     char name[FW_METRIC_NAME_SIZE];
     struct fw_text text;
@@ -202,9 +215,7 @@ static void metric_visit(struct fw_metrics *metrics, struct fw_metric_module *mo
     visit(&value, context);
 }
 
-void fw_metrics_visit(struct fw_metrics *metrics,
-                      void (*visit)(const struct fw_metric_value *value, void *context),
-                      void *context)
+void fw_metrics_visit(struct fw_metrics *metrics, fw_metric_visit visit, void *context)
 {
     fw_mutex_lock(&metrics->lock);
     for (struct fw_metric_module *module = metrics->modules; module != NULL;
@@ -212,6 +223,9 @@ void fw_metrics_visit(struct fw_metrics *metrics,
         for (size_t i = 0; i < module->table->row_count; i++) {
             metric_visit(metrics, module, &module->table->rows[i], visit, context);
         }
+    }
+    FW_LIST_FOR_EACH (&metrics->collectors, struct fw_metric_collector, link, collector) {
+        collector->collect(collector, visit, context);
     }
     fw_mutex_unlock(&metrics->lock);
 }

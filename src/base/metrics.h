@@ -35,6 +35,10 @@
  * A gauge may be raised by one instance and lowered by another (a connection that moved), so that
  * single instances are negative and only the sum means something. It goes away with its instance.
  *
+ * Things that people name and that come and go, such as tenants, are no fields of a struct. Who has
+ * them adds a *collector*, which is asked when somebody reads, and tells each metric once per
+ * thing, with a label that says which.
+ *
  * Locks: the registry's, FW_RANK_METRICS, guards its lists. Registering and reading take it;
  * writers never do.
  *
@@ -160,7 +164,8 @@ struct fw_metric_table {
 struct fw_metrics {
     struct fw_mutex lock;             /* FW_RANK_METRICS; guards all below. */
     struct fw_metric_module *modules; /* The first of them; see metrics.c. */
-    struct fw_histogram merged;       /* For a reader's sums: too large for a fibre's stack. */
+    struct fw_list collectors;
+    struct fw_histogram merged; /* For a reader's sums: too large for a fibre's stack. */
 };
 
 void fw_metrics_init(struct fw_metrics *metrics);
@@ -187,7 +192,9 @@ void fw_metrics_unregister(struct fw_metrics *metrics, struct fw_metric_source *
 
 /* One metric, all instances together. Lent to the visitor until it returns. */
 struct fw_metric_value {
-    const char *name; /* "cache_get_hits". */
+    const char *name;       /* "cache_get_hits". */
+    const char *label_name; /* "tenant", and then which: `label`. NULL: it has none. */
+    const char *label;
     const struct fw_metric *row;
     union { /* As row->type says. */
         uint64_t counter;
@@ -196,12 +203,27 @@ struct fw_metric_value {
     };
 };
 
+typedef void (*fw_metric_visit)(const struct fw_metric_value *value, void *context);
+
+/* Inside its owner's struct. */
+struct fw_metric_collector {
+    struct fw_list_link link; /* The registry's. */
+    /* Tells `visit` what there is. Runs under the registry's lock, and must not call it. */
+    void (*collect)(struct fw_metric_collector *collector, fw_metric_visit visit, void *context);
+};
+
+/* Readers ask it from now on, and after remove() no more: nor is it being asked then. */
+void fw_metrics_add_collector(struct fw_metrics *metrics, struct fw_metric_collector *collector)
+    FW_EXCLUDES(metrics->lock);
+void fw_metrics_remove_collector(struct fw_metrics *metrics, struct fw_metric_collector *collector)
+    FW_EXCLUDES(metrics->lock);
+
 /*
  * Calls `visit` for every metric of every module that ever registered, modules in the order of
- * their first registration and metrics in that of their table. The visitor runs under the lock: it
+ * their first registration and metrics in that of their table; then for what collectors tell. The
+ * visitor runs under the lock: it
  * may take locks of higher rank and log, but not come back here, and should not wait for anything,
  * or starting and stopping localities wait with it.
  */
-void fw_metrics_visit(struct fw_metrics *metrics,
-                      void (*visit)(const struct fw_metric_value *value, void *context),
-                      void *context) FW_EXCLUDES(metrics->lock);
+void fw_metrics_visit(struct fw_metrics *metrics, fw_metric_visit visit, void *context)
+    FW_EXCLUDES(metrics->lock);

@@ -340,9 +340,55 @@ static void test_readers_stop_nobody(void **state)
     fw_metrics_fini(&metrics);
 }
 
+/* Tells two things of the same name, told apart by a label. */
+static void collect_two(struct fw_metric_collector *collector, fw_metric_visit tell, void *context)
+{
+    (void)collector;
+    for (uint64_t i = 0; i < 2; i++) {
+        tell(&(struct fw_metric_value){.name = "shop_till",
+                                       .label_name = "till",
+                                       .label = i == 0 ? "left" : "right",
+                                       .row = &shop_rows[0],
+                                       .counter = 10 + i},
+             context);
+    }
+}
+
+static void labels_see(const struct fw_metric_value *value, void *context)
+{
+    char(*labels)[16] = context;
+    if (value->label_name != NULL) {
+        (void)snprintf(labels[value->counter - 10], sizeof labels[0], "%s=%s", value->label_name,
+                       value->label);
+    }
+}
+
+static void test_collector(void **state)
+{
+    (void)state;
+    fw_metrics_init(&metrics);
+    static struct shop_metrics shop;
+    static struct fw_metric_collector collector = {.collect = collect_two};
+    char labels[2][16] = {"", ""};
+    assert_int_equal(fw_metrics_register(&metrics, &shop_table, &shop.source), 0);
+    fw_metrics_add_collector(&metrics, &collector);
+    struct seen seen = visit();
+    assert_int_equal(seen.count, 5); /* Behind the modules' own, which have no label. */
+    assert_string_equal(seen.names[4], "shop_till");
+    assert_int_equal(seen.counters[4], 11);
+    fw_metrics_visit(&metrics, labels_see, labels);
+    assert_string_equal(labels[0], "till=left");
+    assert_string_equal(labels[1], "till=right");
+    fw_metrics_remove_collector(&metrics, &collector);
+    assert_int_equal(visit().count, 3);
+    fw_metrics_unregister(&metrics, &shop.source);
+    fw_metrics_fini(&metrics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_collector),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_gauges_that_overflow_on_the_way),
         cmocka_unit_test(test_modules_in_order),

@@ -31,6 +31,7 @@
  * ARCHITECTURE.md says why each lock has its place; the two change in the same commit.
  */
 enum fw_lock_rank {
+    FW_RANK_BULK = 44,          /* A dump under way: its file is written under it. */
     FW_RANK_SERVER = 45,        /* A server's list of connections; their foms are woken under it. */
     FW_RANK_METRICS = 50,       /* Registering and reading metrics; never on a hot path. */
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
@@ -57,6 +58,7 @@ enum fw_lock_rank {
     FW_RANK_DETAIL = 84,        /* A leaf: what `stats detail` counts per prefix of keys. */
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
     FW_RANK_BUCKET = 95,        /* No fw_mutex: see src/cache/bucket.h. */
+    FW_RANK_CHANGES = 96,       /* A leaf: the log of changes; taken in holds of a table. */
     FW_RANK_CACHE_LOCKS = 97,   /* A leaf: who has locked which item; taken in holds of a table. */
 };
 

@@ -20,7 +20,12 @@ int fw_arena_init(struct fw_arena *arena, struct fw_budget *budget, uint64_t mem
                   struct fw_reason *reason)
 {
     *arena = (struct fw_arena){.budget = budget};
-    arena->segments_max = memory_max / FW_SEGMENT_SIZE;
+    /* Relaxed: nobody else knows it yet. */
+    bool is_small = atomic_load_explicit(&budget->limit, memory_order_relaxed) < FW_ARENA_SMALL &&
+                    fw_range_unit() <= UINT32_C(1) << FW_SEGMENT_SHIFT_SMALL;
+    arena->segment_shift = is_small ? FW_SEGMENT_SHIFT_SMALL : FW_SEGMENT_SHIFT;
+    arena->segment_size = UINT32_C(1) << arena->segment_shift;
+    arena->segments_max = memory_max >> arena->segment_shift;
     int rc = fw_range_reserve(&arena->records, fw_range_round_up(memory_max, FW_RANGE_HUGE_PAGE),
                               fw_budget_pages(budget), reason);
     if (rc != 0) {
@@ -76,9 +81,9 @@ static struct fw_segment *arena_take_empty(struct fw_arena *arena)
     if (segment != NULL) {
         return segment;
     }
-    size_t offset = arena->fresh << FW_SEGMENT_SHIFT;
+    size_t offset = arena->fresh << arena->segment_shift;
     if (arena->fresh == arena->segments_max ||
-        fw_range_enable(&arena->records, offset, FW_SEGMENT_SIZE) != 0) {
+        fw_range_enable(&arena->records, offset, arena->segment_size) != 0) {
         return NULL;
     }
     return arena_segment(arena, arena->fresh++);
@@ -93,11 +98,11 @@ struct fw_segment *fw_arena_take(struct fw_arena *arena, bool is_cleaner)
     if (free_count > spare) {
         segment = segment_of(fw_list_pop_front(&arena->free));
         arena_count_free(arena, -1);
-    } else if (fw_budget_charge(arena->budget, FW_SEGMENT_SIZE,
-                                (spare - (is_cleaner ? 0 : free_count)) * FW_SEGMENT_SIZE)) {
+    } else if (fw_budget_charge(arena->budget, arena->segment_size,
+                                (spare - (is_cleaner ? 0 : free_count)) * arena->segment_size)) {
         segment = arena_take_empty(arena);
         if (segment == NULL) {
-            fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
+            fw_budget_return(arena->budget, arena->segment_size);
         }
     }
     if (segment != NULL) {
@@ -114,7 +119,7 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
 {
     fw_mutex_lock(&arena->lock);
     FW_ASSERT(segment->state == FW_SEGMENT_OPEN);
-    FW_ASSERT(used <= FW_SEGMENT_SIZE);
+    FW_ASSERT(used <= arena->segment_size);
     segment->state = FW_SEGMENT_SEALED;
     segment->used = used;
     segment->queue = (uint8_t)queue;
@@ -128,7 +133,7 @@ static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
     FW_REQUIRES(arena->lock);
 static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
 {
-    uint32_t dead_least = FW_SEGMENT_HOLLOW;
+    uint32_t dead_least = arena->segment_size / FW_SEGMENT_HOLLOW_OF;
     struct fw_segment *best = NULL;
     for (uint64_t i = 0; i < looks && i < arena->fresh; i++) {
         arena->hand = arena->hand + 1 < arena->fresh ? arena->hand + 1 : 0;
@@ -148,8 +153,10 @@ struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uin
     struct fw_segment *segment = arena_hollow(arena, is_evicting ? HOLLOW_LOOKS : HOLLOW_LOOKS_MAX);
     if (segment == NULL && is_evicting) {
         uint64_t all = arena->queue_count[FW_PROBATION] + arena->queue_count[FW_MAIN];
-        bool is_over = arena->queue_count[FW_PROBATION] > all * share / FW_SHARE_ONE ||
-                       arena->queue_count[FW_MAIN] == 0;
+        bool is_over = arena->queue_count[FW_MAIN] == 0 ||
+                       (arena->queue_count[FW_PROBATION] > all * share / FW_SHARE_ONE &&
+                        arena->since_main < FW_MAIN_EVERY);
+        arena->since_main = is_over ? arena->since_main + 1 : 0;
         segment = segment_of(fw_list_first(&arena->queues[is_over ? FW_PROBATION : FW_MAIN]));
     }
     if (segment != NULL) {
@@ -174,7 +181,8 @@ void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment)
 void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment)
 {
 #if defined(FW_CHECKS)
-    memset(fw_arena_memory(arena, segment), 0xdd, FW_SEGMENT_SIZE); /* Who still looks, sees it. */
+    /* Who still looks, sees it. */
+    memset(fw_arena_memory(arena, segment), 0xdd, arena->segment_size);
 #endif
     fw_mutex_lock(&arena->lock);
     FW_ASSERT(segment->state == FW_SEGMENT_CLEANING || segment->state == FW_SEGMENT_OPEN);
@@ -200,19 +208,19 @@ bool fw_arena_release(struct fw_arena *arena, uint64_t spare)
         return false;
     }
     size_t offset = (size_t)(fw_arena_memory(arena, segment) - arena->records.memory);
-    fw_range_give_back(&arena->records, offset, FW_SEGMENT_SIZE);
+    fw_range_give_back(&arena->records, offset, arena->segment_size);
     fw_mutex_lock(&arena->lock);
     segment->state = FW_SEGMENT_RELEASED;
     fw_list_push_front(&arena->released, &segment->link);
     fw_mutex_unlock(&arena->lock);
-    fw_budget_return(arena->budget, FW_SEGMENT_SIZE);
+    fw_budget_return(arena->budget, arena->segment_size);
     return true;
 }
 
 bool fw_arena_collapse(struct fw_arena *arena)
 {
     fw_mutex_lock(&arena->lock);
-    size_t used = arena->fresh << FW_SEGMENT_SHIFT;
+    size_t used = arena->fresh << arena->segment_shift;
     size_t offset = arena->collapsed;
     bool is_due = offset + FW_RANGE_HUGE_PAGE <= used;
     arena->collapsed += is_due ? FW_RANGE_HUGE_PAGE : 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arena: the memory that records lie in, in segments of 64 KiB.
+ * The arena: the memory that records lie in, in segments of 64 KiB; in a small table of 32 KiB, of
+ * which the few that are open or spare are a noticeable part.
  *
  *     fresh ──► open ──► sealed, in a queue ──► being cleaned ──► free ──► open ...
  *                                                                  │
@@ -34,14 +35,16 @@
 #include "io/range.h"
 
 enum {
-    FW_SEGMENT_SIZE = 64 * 1024,
-    FW_SEGMENT_SHIFT = 16,
-    FW_SEGMENT_BEGIN = 1, /* Where the first record lies. */
-    FW_ARENA_SPARE = 2,   /* Segments that only cleaners get, so that survivors have room. */
+    FW_SEGMENT_SHIFT = 16,       /* A segment has two to the power of so many bytes, */
+    FW_SEGMENT_SHIFT_SMALL = 15, /* or so many in a small arena. */
+    FW_SEGMENT_SIZE_MAX = 1 << FW_SEGMENT_SHIFT,
+    FW_SEGMENT_BEGIN = 1,     /* Where the first record lies. */
+    FW_SEGMENT_HOLLOW_OF = 3, /* One part in so many dead: cleaning only compacts, drops no item. */
+    FW_MAIN_EVERY = 48,
+    FW_ARENA_SPARE = 2, /* Segments that only cleaners get, so that survivors have room. */
 };
 
-/* From here on cleaning only compacts: no item is dropped. */
-enum { FW_SEGMENT_HOLLOW = FW_SEGMENT_SIZE / 3 };
+#define FW_ARENA_SMALL (UINT64_C(16) << 20) /* A limit of less than that. */
 
 #define FW_SHARE_ONE UINT64_C(0x100000000) /* The whole of something that is shared out. */
 
@@ -68,6 +71,8 @@ struct fw_arena {
     struct fw_range segments; /* One struct fw_segment for each that the arena may have. */
     struct fw_budget *budget;
     uint64_t segments_max;
+    uint32_t segment_shift;
+    uint32_t segment_size;
 
     struct fw_mutex lock; /* FW_RANK_TABLE_ARENA. Guards all below. */
     uint64_t fresh;       /* Segments from here on were never used. */
@@ -77,6 +82,7 @@ struct fw_arena {
     struct fw_list released;
     struct fw_list queues[FW_QUEUES];
     uint64_t queue_count[FW_QUEUES];
+    uint32_t since_main;         /* Segments of PROBATION cleaned since one of MAIN was. */
     _Atomic uint64_t free_count; /* Written under the lock; read by those who clean ahead. */
 };
 
@@ -95,7 +101,9 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
 /*
  * Takes a segment out of its queue for cleaning: one that is hollow, a third or more of it dead, if
  * one is found; else, `is_evicting`, the oldest of PROBATION if that has more than its share, in
- * parts of FW_SHARE_ONE, or else the oldest of MAIN. NULL: there is none.
+ * parts of FW_SHARE_ONE, or else the oldest of MAIN, which is also taken after FW_MAIN_EVERY of
+ * PROBATION in a row: so what is no longer read leaves MAIN even while that is short of its share,
+ * and its ghosts tell what its length is worth. NULL: there is none.
  */
 struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uint64_t share);
 
@@ -117,13 +125,13 @@ static inline bool fw_arena_is_short(const struct fw_arena *arena)
     /* Relaxed: a hint to clean ahead. */
     uint64_t free_count = atomic_load_explicit(&arena->free_count, memory_order_relaxed);
     return free_count <= FW_ARENA_SPARE + 1 &&
-           !fw_budget_has(arena->budget, (FW_ARENA_SPARE + UINT64_C(2)) * FW_SEGMENT_SIZE);
+           !fw_budget_has(arena->budget, (FW_ARENA_SPARE + UINT64_C(2)) * arena->segment_size);
 }
 
 static inline char *fw_arena_memory(const struct fw_arena *arena, const struct fw_segment *segment)
 {
     size_t index = (size_t)(segment - (const struct fw_segment *)(void *)arena->segments.memory);
-    return arena->records.memory + (index << FW_SEGMENT_SHIFT);
+    return arena->records.memory + (index << arena->segment_shift);
 }
 
 static inline struct fw_item *fw_arena_item(const struct fw_arena *arena, uint64_t place)
@@ -136,10 +144,12 @@ static inline uint64_t fw_arena_place(const struct fw_arena *arena, const struct
     return (uint64_t)((const char *)item - arena->records.memory);
 }
 
-static inline bool fw_segment_is_hollow(const struct fw_segment *segment)
+static inline bool fw_arena_is_hollow(const struct fw_arena *arena,
+                                      const struct fw_segment *segment)
 {
     /* Relaxed: it guides a choice, nothing more. */
-    return atomic_load_explicit(&segment->dead, memory_order_relaxed) >= FW_SEGMENT_HOLLOW;
+    return atomic_load_explicit(&segment->dead, memory_order_relaxed) >=
+           arena->segment_size / FW_SEGMENT_HOLLOW_OF;
 }
 
 /* Counts a record as dead. The caller holds its bucket. */
@@ -147,6 +157,6 @@ static inline void fw_arena_bury(struct fw_arena *arena, uint64_t place, size_t 
 {
     struct fw_segment *segments = (struct fw_segment *)(void *)arena->segments.memory;
     /* Relaxed: it only guides the choice of what to clean. */
-    (void)atomic_fetch_add_explicit(&segments[place >> FW_SEGMENT_SHIFT].dead, (uint32_t)size,
+    (void)atomic_fetch_add_explicit(&segments[place >> arena->segment_shift].dead, (uint32_t)size,
                                     memory_order_relaxed);
 }

@@ -143,6 +143,21 @@ static void test_limits(void **state)
     assert_true(check("u1023", "p"));
     assert_false(check("u1024", "p"));
     fw_auth_destroy(auth);
+
+    /* As many lines as there may be, each as long as it may be, and one byte more. */
+    enum { LINE = FW_AUTH_LINE_MAX + 1 };
+    static char full[FW_AUTH_ENTRIES_MAX * LINE + 1];
+    memset(full, 'p', sizeof full);
+    for (size_t i = 0; i < FW_AUTH_ENTRIES_MAX; i++) {
+        (void)snprintf(full + LINE * i, 7, "u%04zu:", i);
+        full[LINE * i + 6] = 'p';
+        full[LINE * i + LINE - 1] = '\n';
+    }
+    assert_int_equal(load_bytes(full, sizeof full - 1), 0);
+    assert_true(fw_auth_check(auth, "u1023", 5, full + 6, FW_AUTH_LINE_MAX - 6));
+    fw_auth_destroy(auth);
+    full[sizeof full - 1] = '\n';
+    assert_int_equal(load_bytes(full, sizeof full), -EFBIG);
 }
 
 int main(void)

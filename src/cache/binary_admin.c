@@ -18,7 +18,7 @@ enum fw_parsed fw_binary_quit(struct fw_binary *request)
 enum fw_parsed fw_binary_flush(struct fw_binary *request)
 {
     struct fw_cache_local *local = request->local;
-    if (!local->cache->settings.has_flush) {
+    if (!fw_cache_can_flush(local->cache)) {
         return fw_binary_fail(request, FW_BINARY_LOGIN_FAILED);
     }
     uint32_t given = request->extras_length > 0 ? fw_be32_get(request->extras) : 0;

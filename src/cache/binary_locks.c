@@ -36,6 +36,7 @@ enum fw_parsed fw_binary_lock(struct fw_binary *request)
         if (request->extras_length > 0) {
             uint32_t expires = fw_cache_expiry(local, fw_be32_get(request->extras));
             fw_item_set_expires(hold.item, expires);
+            fw_hold_note(&hold);
         }
         if ((request->variant & FW_BINARY_NO_VALUE) == 0) {
             fw_binary_answer_item(request, hold.item);

@@ -96,8 +96,8 @@ void fw_cache_local_fini(struct fw_cache_local *local)
     free(local->metrics);
 }
 
-/* The clock never goes back below its start, whatever `debugtime` was told. */
-static uint32_t cache_clock(const struct fw_cache *cache, int64_t now_ns)
+/* It never goes back below its start, whatever `debugtime` was told. */
+uint32_t fw_cache_clock(const struct fw_cache *cache, int64_t now_ns)
 {
     int64_t paused_ns = atomic_load_explicit(&cache->paused_ns, memory_order_relaxed);
     int64_t passed_ns = (paused_ns != 0 ? paused_ns : now_ns) - cache->start_ns;
@@ -112,7 +112,7 @@ static uint32_t cache_clock(const struct fw_cache *cache, int64_t now_ns)
 void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns)
 {
     struct fw_cache *cache = local->cache;
-    local->now = cache_clock(cache, now_ns);
+    local->now = fw_cache_clock(cache, now_ns);
     fw_table_local_set_now(local->table, local->now);
     /* Relaxed: the exchange decides who flushes, and the table orders the flush itself. */
     uint32_t at = atomic_load_explicit(&cache->flush_at, memory_order_relaxed);

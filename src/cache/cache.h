@@ -98,6 +98,8 @@ struct fw_cache {
     /* Of `debugtime`. Relaxed, both: a test waits for the answer. */
     _Atomic int64_t shift_s;
     _Atomic int64_t paused_ns; /* The clock stands still there; 0: it goes. */
+    atomic_bool is_read_only;  /* It is a replica's: clients change nothing. Relaxed: a rule of
+                                  thumb;  who changes it sees to it that nobody is at it. */
     _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
     /* What was counted when `stats reset` came: shown is what came since. Relaxed: only shown. */
     _Atomic uint64_t counted_before[FW_CACHE_COUNTERS];
@@ -122,6 +124,13 @@ struct fw_cache_local {
     struct fw_reply reply;
 };
 
+/* May a client flush it? */
+static inline bool fw_cache_can_flush(const struct fw_cache *cache)
+{
+    return cache->settings.has_flush &&
+           !atomic_load_explicit(&cache->is_read_only, memory_order_relaxed);
+}
+
 /* The memory is the caller's, zero but for `settings`, `host` and `registry`, which it has set. */
 FW_MUST_CHECK int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
                                 struct fw_reason *reason);
@@ -129,6 +138,9 @@ void fw_cache_fini(struct fw_cache *cache);
 
 FW_MUST_CHECK int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache);
 void fw_cache_local_fini(struct fw_cache_local *local);
+
+/* The cache's clock at that time. Any thread. */
+uint32_t fw_cache_clock(const struct fw_cache *cache, int64_t now_ns);
 
 /* At the begin of a turn, with the time of the tick. Does a delayed flush that has become due. */
 void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns);

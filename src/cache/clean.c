@@ -33,7 +33,6 @@
 
 enum {
     BARREN_MAX = 8,
-    BARREN_SURVIVED = FW_SEGMENT_SIZE / 8 * 7,
     KEPT_AGE_MAX = 2,
     BATCH = 8,           /* Records whose buckets are fetched together. */
     AGED_MAX = 32,       /* Buckets whose items' ages are raised at once. */
@@ -53,7 +52,7 @@ static bool clean_begin(struct fw_table_local *local)
     cleaning->segment = segment;
     cleaning->survived = 0;
     cleaning->next = fw_arena_memory(&table->arena, segment) + FW_SEGMENT_BEGIN;
-    cleaning->is_compacting = !table->is_evicting || fw_segment_is_hollow(segment);
+    cleaning->is_compacting = !table->is_evicting || fw_arena_is_hollow(&table->arena, segment);
     return true;
 }
 
@@ -94,6 +93,7 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.evicted_unread, 1);
     }
+    fw_local_note(local, item);
     fw_local_bury(local, item);
     fw_bucket_remove(&table->buckets, bucket, slot, &local->stash);
     enum fw_queue queue = local->cleaning.segment->queue;
@@ -161,11 +161,12 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
 static void clean_end(struct fw_table_local *local)
 {
     struct fw_cleaning *cleaning = &local->cleaning;
+    struct fw_arena *arena = &local->table->arena;
     if (cleaning->segment->queue == FW_MAIN) {
-        bool is_barren = cleaning->survived >= BARREN_SURVIVED;
+        bool is_barren = cleaning->survived >= arena->segment_size / 8 * 7;
         cleaning->barren = is_barren ? cleaning->barren + 1 : 0;
     }
-    fw_arena_free(&local->table->arena, cleaning->segment);
+    fw_arena_free(arena, cleaning->segment);
     cleaning->segment = NULL;
 }
 

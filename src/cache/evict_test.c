@@ -34,13 +34,17 @@ static void test_ghosts(void **state)
     (void)state;
     static alignas(uint16_t) char slots[SLOTS * sizeof(uint16_t)];
     struct fw_ghosts ghosts = {.range.memory = slots, .count = SLOTS, .era = 1};
-    assert_int_equal(fw_ghost_take(&ghosts, hash_of(1), ITEMS), FW_QUEUES);
+    bool is_recent = false;
+    assert_int_equal(fw_ghost_take(&ghosts, hash_of(1), ITEMS, &is_recent), FW_QUEUES);
     fw_ghost_add(&ghosts, hash_of(1), FW_PROBATION, ITEMS);
     fw_ghost_add(&ghosts, hash_of(2), FW_MAIN, ITEMS);
-    assert_int_equal(fw_ghost_take(&ghosts, hash_of(3), ITEMS), FW_QUEUES);
-    assert_int_equal(fw_ghost_take(&ghosts, hash_of(1), ITEMS), FW_PROBATION);
-    assert_int_equal(fw_ghost_take(&ghosts, hash_of(2), ITEMS), FW_MAIN);
-    assert_int_equal(fw_ghost_take(&ghosts, hash_of(2), ITEMS), FW_QUEUES); /* Once only. */
+    assert_int_equal(fw_ghost_take(&ghosts, hash_of(3), ITEMS, &is_recent), FW_QUEUES);
+    assert_false(is_recent);
+    assert_int_equal(fw_ghost_take(&ghosts, hash_of(1), ITEMS, &is_recent), FW_PROBATION);
+    assert_true(is_recent);
+    assert_int_equal(fw_ghost_take(&ghosts, hash_of(2), ITEMS, &is_recent), FW_MAIN);
+    /* Once only. */
+    assert_int_equal(fw_ghost_take(&ghosts, hash_of(2), ITEMS, &is_recent), FW_QUEUES);
 }
 
 /* Those of the last `ITEMS` drops are known, less what was overwritten; those before are not. */
@@ -49,16 +53,23 @@ static void test_ghosts_are_forgotten(void **state)
     (void)state;
     static alignas(uint16_t) char slots[SLOTS * sizeof(uint16_t)];
     struct fw_ghosts ghosts = {.range.memory = slots, .count = SLOTS, .era = 1};
-    uint64_t known[4] = {0}; /* By how many were dropped since, in halves of ITEMS. */
+    uint64_t known[4] = {0};  /* By how many were dropped since, in halves of ITEMS. */
+    uint64_t recent[8] = {0}; /* In quarters. */
     for (uint64_t i = 0; i < UINT64_C(2) * ITEMS; i++) {
         fw_ghost_add(&ghosts, hash_of(i), FW_MAIN, ITEMS);
     }
     for (uint64_t i = 0; i < UINT64_C(2) * ITEMS; i++) {
-        bool is_known = fw_ghost_take(&ghosts, hash_of(i), ITEMS) == FW_MAIN;
+        bool is_recent = false;
+        bool is_known = fw_ghost_take(&ghosts, hash_of(i), ITEMS, &is_recent) == FW_MAIN;
         known[(2 * ITEMS - 1 - i) / (ITEMS / 2)] += is_known ? 1 : 0;
+        recent[(2 * ITEMS - 1 - i) / (ITEMS / 4)] += is_recent ? 1 : 0;
     }
     assert_true(known[0] > ITEMS / 4 && known[1] > ITEMS / 8);
     assert_true(known[2] + known[3] < ITEMS / 50);
+    assert_true(recent[0] > ITEMS / 10);
+    for (size_t i = 1; i < FW_ARRAY_LENGTH(recent); i++) {
+        assert_true(recent[i] < ITEMS / 50);
+    }
 }
 
 static void drop(struct fw_share *share, uint32_t probation, uint32_t main)
@@ -83,23 +94,40 @@ static void test_share(void **state)
     (void)state;
     struct fw_share share;
     fw_share_init(&share);
-    uint64_t least = fw_share_probation(&share);
-    assert_int_equal(least, FW_SHARE_MIN);
+    uint64_t first = fw_share_probation(&share);
+    assert_int_equal(first, FW_SHARE_FIRST);
     drop(&share, 300, 100);
-    miss(&share, FW_MAIN, 1);
-    assert_int_equal(fw_share_probation(&share), FW_SHARE_MIN); /* No less than that. */
     miss(&share, FW_PROBATION, 3);
-    uint64_t grown = fw_share_probation(&share) - least;
+    uint64_t grown = fw_share_probation(&share) - first;
     uint64_t step = FW_SHARE_ONE * FW_SHARE_STEP / (ITEMS + 1);
     assert_int_equal(grown, 3 * step);
-    /* MAIN dropped a third as many, so one of them counts as much as three. */
+    /* MAIN dropped a third as many, so one of them counts as much as three; 1 is added to both. */
     miss(&share, FW_MAIN, 1);
-    assert_true(fw_share_probation(&share) <= least + step / 16);
+    assert_int_equal(fw_share_probation(&share), first + grown - step * 301 / 101);
+    /* No less than that, and no more. */
+    miss(&share, FW_MAIN, ITEMS);
+    assert_int_equal(fw_share_probation(&share), FW_SHARE_MIN);
     miss(&share, FW_PROBATION, ITEMS);
     assert_int_equal(fw_share_probation(&share), FW_SHARE_MAX);
 }
 
-/* While MAIN drops nothing, a miss of PROBATION says little; what was long ago is forgotten. */
+/* MAIN drops more than PROBATION: one of each counts the same. */
+static void test_share_of_main(void **state)
+{
+    (void)state;
+    struct fw_share share;
+    fw_share_init(&share);
+    drop(&share, 100, 300);
+    miss(&share, FW_PROBATION, 2);
+    miss(&share, FW_MAIN, 2);
+    assert_int_equal(fw_share_probation(&share), FW_SHARE_FIRST);
+}
+
+/*
+ * While MAIN drops next to nothing a miss says little, of either queue; and as much less of the one
+ * as of the other, so that the scan itself does not speak for or against it. What was long ago is
+ * forgotten.
+ */
 static void test_share_in_a_scan(void **state)
 {
     (void)state;
@@ -107,10 +135,13 @@ static void test_share_in_a_scan(void **state)
     fw_share_init(&share);
     drop(&share, 0, 100);
     drop(&share, 20 * ITEMS, 0);
-    miss(&share, FW_PROBATION, 10);
     uint64_t step = FW_SHARE_ONE * FW_SHARE_STEP / (ITEMS + 1);
-    assert_true(fw_share_probation(&share) > FW_SHARE_MIN);
-    assert_true(fw_share_probation(&share) < FW_SHARE_MIN + step);
+    miss(&share, FW_PROBATION, 10);
+    uint64_t grown = fw_share_probation(&share) - FW_SHARE_FIRST;
+    assert_true(grown > 0 && grown < step / 2);
+    atomic_store(&share.probation, FW_SHARE_ONE / 2);
+    miss(&share, FW_MAIN, 1);
+    assert_int_equal(fw_share_probation(&share), FW_SHARE_ONE / 2 - FW_SHARE_KNOWN * step);
 }
 
 struct world {
@@ -163,6 +194,53 @@ static void test_cleaning_ages(void **state)
     }
     assert_int_equal(gone, HOT); /* Read once, long ago. */
     world_end(&world);
+}
+
+/* While MAIN is short of its share it turns too, but slowly: what nobody reads any more leaves it.
+ */
+static void test_main_turns(void **state)
+{
+    (void)state;
+    struct fw_budget budget = {.limit = 32 * MIB};
+    struct fw_arena arena;
+    assert_int_equal(fw_arena_init(&arena, &budget, 32 * MIB, NULL), 0);
+    struct fw_segment *segment = fw_arena_take(&arena, false);
+    fw_arena_seal(&arena, segment, FW_MAIN, FW_SEGMENT_BEGIN);
+    uint32_t count[FW_QUEUES] = {0};
+    for (uint32_t i = 0; i < 2 * (FW_MAIN_EVERY + 1); i++) {
+        segment = fw_arena_take(&arena, false);
+        fw_arena_seal(&arena, segment, FW_PROBATION, FW_SEGMENT_BEGIN);
+        segment = fw_arena_victim(&arena, true, 0);
+        enum fw_queue queue = segment->queue;
+        count[queue]++;
+        assert_int_equal(queue, i % (FW_MAIN_EVERY + 1) == FW_MAIN_EVERY ? FW_MAIN : FW_PROBATION);
+        fw_arena_free(&arena, segment);
+        if (queue == FW_MAIN) {
+            segment = fw_arena_take(&arena, true);
+            fw_arena_seal(&arena, segment, FW_MAIN, FW_SEGMENT_BEGIN);
+        }
+    }
+    assert_int_equal(count[FW_MAIN], 2);
+    assert_int_equal(count[FW_PROBATION], 2 * FW_MAIN_EVERY);
+    fw_arena_fini(&arena);
+}
+
+/* Segments of a small table are smaller: those that are open or spare are too much of it. */
+static void test_segments_of_small_tables(void **state)
+{
+    (void)state;
+    struct fw_budget budget = {.limit = FW_ARENA_SMALL};
+    struct fw_arena arena;
+    assert_int_equal(fw_arena_init(&arena, &budget, FW_ARENA_SMALL, NULL), 0);
+    assert_int_equal(arena.segment_size, FW_SEGMENT_SIZE_MAX);
+    fw_arena_fini(&arena);
+    budget.limit = FW_ARENA_SMALL - 1;
+    assert_int_equal(fw_arena_init(&arena, &budget, 4 * FW_ARENA_SMALL, NULL), 0);
+    if (fw_range_unit() < FW_SEGMENT_SIZE_MAX) {
+        assert_int_equal(arena.segment_size, FW_SEGMENT_SIZE_MAX / 2);
+    }
+    assert_int_equal(arena.segments_max, 4 * FW_ARENA_SMALL / arena.segment_size);
+    fw_arena_fini(&arena);
 }
 
 /* What was read until it expired, and is asked for then, begins as one that is in use. */
@@ -245,8 +323,11 @@ int main(void)
         cmocka_unit_test(test_ghosts),
         cmocka_unit_test(test_ghosts_are_forgotten),
         cmocka_unit_test(test_share),
+        cmocka_unit_test(test_share_of_main),
         cmocka_unit_test(test_share_in_a_scan),
         cmocka_unit_test(test_cleaning_ages),
+        cmocka_unit_test(test_main_turns),
+        cmocka_unit_test(test_segments_of_small_tables),
         cmocka_unit_test(test_expired_in_use),
         cmocka_unit_test(test_large_ones_go_first),
         cmocka_unit_test(test_hits),

@@ -29,6 +29,7 @@
 enum {
     FW_GHOST_MEMORY_SHARE = 128, /* One byte of ghosts for so many of the limit. */
     FW_GHOST_ERAS = 8,           /* While as many are dropped as the table has items. */
+    FW_GHOST_ERAS_RECENT = 2,
     FW_GHOST_ERA_MASK = 63,
     FW_GHOST_HASH_SHIFT = 7,
 };
@@ -72,8 +73,12 @@ static inline void fw_ghost_add(struct fw_ghosts *ghosts, uint64_t hash, enum fw
                           memory_order_relaxed);
 }
 
-/* From which queue was it dropped? It is no ghost any more. FW_QUEUES: it is none. */
-static inline enum fw_queue fw_ghost_take(struct fw_ghosts *ghosts, uint64_t hash, uint64_t items)
+/*
+ * From which queue was it dropped, and only a moment ago? It is no ghost any more. FW_QUEUES: it is
+ * none.
+ */
+static inline enum fw_queue fw_ghost_take(struct fw_ghosts *ghosts, uint64_t hash, uint64_t items,
+                                          bool *is_recent)
 {
     _Atomic uint16_t *slot = fw_ghost_slot(ghosts, hash, items);
     uint16_t mark = atomic_load_explicit(slot, memory_order_relaxed);
@@ -84,5 +89,6 @@ static inline enum fw_queue fw_ghost_take(struct fw_ghosts *ghosts, uint64_t has
         return FW_QUEUES;
     }
     atomic_store_explicit(slot, 0, memory_order_relaxed);
+    *is_recent = age < FW_GHOST_ERAS_RECENT;
     return queue;
 }

@@ -166,7 +166,11 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     struct fw_key key = fw_table_key(table, meta->key, meta->key_length);
     /* Without memory nothing is made, and the answer is a miss. */
     size_t size = fw_item_size(key.length, 0, FW_ITEM_EXPIRES);
-    bool may_create = meta->vivifies && fw_table_reserve(table, size);
+    /* Relaxed: see there. On a replica a get makes nothing. */
+    bool may_create =
+        meta->vivifies &&
+        !atomic_load_explicit(&meta->local->cache->is_read_only, memory_order_relaxed) &&
+        fw_table_reserve(table, size);
     struct get get = {.is_created = false};
     if (meta->touches) { /* It takes memory only for an item that is there. */
         fw_table_hold_to_expire(table, &get.hold, &key);
@@ -180,7 +184,11 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     bool is_hit = get.hold.item != NULL;
     bool is_right = true;
     if (FW_LIKELY(is_hit)) {
+        const uint8_t bits = get.hold.item->bits;
         is_right = get_answer(meta, &get);
+        if (meta->touches || get.hold.item->bits != bits) {
+            fw_hold_note(&get.hold);
+        }
         if (!meta->is_peek && (is_right || !reads_late(meta))) {
             fw_hold_access(&get.hold);
         }

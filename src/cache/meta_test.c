@@ -75,6 +75,8 @@ static void test_get(void **state)
          "HD\r\nCLIENT_ERROR opaque token too long\r\nHD h1\r\n"},
         {"ms a 2\r\nhi\r\nmg a l " LONG_OPAQUE "\r\nmg a h\r\n",
          "HD\r\nCLIENT_ERROR opaque token too long\r\nHD h0\r\n"},
+        {"ms a 2\r\nhi\r\nmg a " LONG_OPAQUE " l\r\nmg a h\r\n",
+         "HD\r\nCLIENT_ERROR opaque token too long\r\nHD h0\r\n"},
         {"mg a " LONG_OPAQUE "\r\nmg a q " LONG_OPAQUE "\r\n",
          "CLIENT_ERROR opaque token too long\r\nCLIENT_ERROR opaque token too long\r\n"},
         {"ms a 2 T100\r\nhi\r\nmg a T50 " LONG_OPAQUE "\r\nmg a t\r\n",
@@ -457,6 +459,7 @@ static void test_too_large(void **state)
     say_large("ms a 9000 MA k O1 q\r\n", LARGE, "\r\nmg a\r\n");
     assert_string_equal(converse_answer(converse),
                         "SERVER_ERROR object too large for cache\r\nEN\r\n");
+    assert_int_equal(fw_counter_get(&converse->local.metrics->store_too_large), 1);
 }
 
 static void test_cuts(void **state)

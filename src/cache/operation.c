@@ -92,6 +92,11 @@ static enum fw_outcome store_decide(struct fw_cache_local *local, const struct f
     return goes_ahead ? FW_DONE : FW_EXISTS;
 }
 
+static bool store_joins(const struct fw_store *store)
+{
+    return store->mode == FW_STORE_APPEND || store->mode == FW_STORE_PREPEND;
+}
+
 /* What a new value needs to know of the item that it replaces. */
 struct replaced {
     uint64_t cas;
@@ -102,9 +107,6 @@ struct replaced {
 
 static struct replaced replaced_make(const struct fw_item *item)
 {
-    if (item == NULL) {
-        return (struct replaced){0};
-    }
     return (struct replaced){
         .cas = fw_item_cas(item),
         .flags = fw_item_flags(item),
@@ -113,9 +115,13 @@ static struct replaced replaced_make(const struct fw_item *item)
     };
 }
 
-static bool store_joins(const struct fw_store *store)
+/* Of an item that is simply replaced only the bits matter. */
+static struct replaced store_replaced(const struct fw_store *store, const struct fw_item *item)
 {
-    return store->mode == FW_STORE_APPEND || store->mode == FW_STORE_PREPEND;
+    if (item != NULL && (store_joins(store) || store->invalidates)) {
+        return replaced_make(item);
+    }
+    return (struct replaced){.bits = item != NULL ? item->bits : 0};
 }
 
 /* An older version than is there: it is shown, but as one that should be renewed. */
@@ -173,7 +179,7 @@ static enum fw_outcome store_whole(struct fw_cache_local *local, const struct fw
     fw_table_hold(local->table, &hold, key);
     enum fw_outcome outcome = store_decide(local, &hold, store);
     if (outcome == FW_DONE) {
-        struct replaced replaced = replaced_make(hold.item);
+        struct replaced replaced = store_replaced(store, hold.item);
         uint8_t fields = store_fields(store, &replaced);
         struct fw_item *item;
         if (store->body == NULL) {
@@ -238,7 +244,7 @@ static bool append_place(struct fw_cache_local *local, const struct fw_key *key,
     bool is_same = hold.item != NULL && fw_item_cas(hold.item) == seen->cas &&
                    !fw_locks_refuse(local->cache->locks, &hold, store->client);
     if (is_same) {
-        struct replaced replaced = replaced_make(hold.item);
+        struct replaced replaced = store_replaced(store, hold.item);
         uint8_t fields = store_fields(store, &replaced);
         struct fw_item *item;
         if (joined == NULL) {
@@ -365,6 +371,7 @@ void fw_operation_touch(struct fw_cache_local *local, struct fw_hold *hold,
         fw_counter_increment(&metrics->touch_hits);
         fw_hold_access(hold);
         fw_item_set_expires(hold->item, expires);
+        fw_hold_note(hold);
     } else {
         fw_counter_increment(&metrics->touch_misses);
         fw_operation_miss(local, hold);

@@ -224,6 +224,11 @@ static void test_count(void **state)
     assert_int_equal(fw_operation_count(local, &key, &count), FW_DONE);
     assert_int_equal(count.expires_was, 6000);
     assert_value("n", "5 ");
+    /* The record has room for what it was given, and for no flags. */
+    struct fw_hold hold;
+    fw_table_hold(local->table, &hold, &key);
+    assert_int_equal(hold.item->fields, FW_ITEM_EXPIRES | FW_ITEM_CAS);
+    fw_hold_release(&hold);
 }
 
 static void test_remove(void **state)

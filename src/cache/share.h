@@ -5,13 +5,16 @@
  * A small share is right while the same keys stay popular, since nearly all that comes in is not
  * worth its room. A large one is right when they change: what is kept in MAIN is of yesterday, and
  * what comes in has to be given time to be read again. Which it is, the ghosts tell. A key that
- * comes back after it was dropped would have been a hit, had its queue been longer; so the queue
- * whose drops come back more often, in relation to how many it drops, is made longer, at the
- * other's cost.
+ * comes back soon after it was dropped would have been a hit, had its queue been a little longer;
+ * so the queue whose drops come back more often, in relation to how many it drops, is made longer,
+ * at the other's cost.
  *
  * In figures: a ghost of PROBATION adds STEP items' worth to the share, one of MAIN takes away as
  * much, times what PROBATION drops for one that MAIN does. While MAIN drops hardly anything, as in
- * a scan, nothing is known of what its length is worth: then a ghost of PROBATION adds less.
+ * a scan, little is known of what its length is worth: where PROBATION drops more than KNOWN for
+ * one that MAIN does, both move the share by less, in proportion.
+ *
+ * MAIN's share at first is what it has to fill before it drops anything and its ghosts can tell.
  *
  * Any thread, no lock. Relaxed, all of it: an update that is lost is a ghost that was not seen.
  */
@@ -22,12 +25,13 @@
 
 #include "cache/arena.h"
 
-#define FW_SHARE_MIN (FW_SHARE_ONE / 20)
-#define FW_SHARE_MAX (FW_SHARE_ONE / 10 * 9)
+#define FW_SHARE_MIN   (FW_SHARE_ONE / 32)
+#define FW_SHARE_MAX   (FW_SHARE_ONE / 10 * 9)
+#define FW_SHARE_FIRST (FW_SHARE_ONE / 4)
 
 enum {
-    FW_SHARE_STEP = 6,   /* Items' worth of share that one ghost moves. */
-    FW_SHARE_KNOWN = 16, /* One drop of MAIN for so many of PROBATION is enough to know. */
+    FW_SHARE_STEP = 48, /* Items' worth of share that one ghost moves. */
+    FW_SHARE_KNOWN = 4, /* One drop of MAIN for so many of PROBATION is enough to know. */
 };
 
 struct fw_share {
@@ -37,7 +41,7 @@ struct fw_share {
 
 static inline void fw_share_init(struct fw_share *share)
 {
-    atomic_init(&share->probation, FW_SHARE_MIN);
+    atomic_init(&share->probation, FW_SHARE_FIRST);
     for (int i = 0; i < FW_QUEUES; i++) {
         atomic_init(&share->dropped[i], 0);
     }
@@ -62,7 +66,7 @@ static inline void fw_share_drop(struct fw_share *share, enum fw_queue queue, ui
     }
 }
 
-/* One that was dropped from that queue came back. */
+/* One that was dropped from that queue came back, and soon. */
 static inline void fw_share_miss(struct fw_share *share, enum fw_queue queue, uint64_t items)
 {
     uint64_t probation = fw_share_probation(share);
@@ -73,10 +77,11 @@ static inline void fw_share_miss(struct fw_share *share, enum fw_queue queue, ui
     uint64_t of_main = 1 + atomic_load_explicit(&share->dropped[FW_MAIN], memory_order_relaxed);
     if (queue == FW_PROBATION) {
         uint64_t known = of_main * FW_SHARE_KNOWN;
-        probation += known < of_probation ? step / of_probation * known : step;
+        probation += known < of_probation ? step * known / of_probation : step;
         probation = probation < FW_SHARE_MAX ? probation : FW_SHARE_MAX;
     } else {
-        uint64_t less = of_main < of_probation ? step / of_main * of_probation : step;
+        uint64_t less = of_main < of_probation ? step * of_probation / of_main : step;
+        less = less < step * FW_SHARE_KNOWN ? less : step * FW_SHARE_KNOWN;
         probation = probation > less + FW_SHARE_MIN ? probation - less : FW_SHARE_MIN;
     }
     atomic_store_explicit(&share->probation, probation, memory_order_relaxed);

@@ -36,7 +36,8 @@ static uint64_t cursor_next(uint64_t cursor, uint64_t count)
 typedef void (*entry_visit)(struct fw_table_local *local, struct fw_bucket *bucket,
                             struct fw_slot *slot, void *context);
 
-static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
+/* False: some were not visited, since too many bodies have died. */
+static bool bucket_visit(struct fw_table_local *local, struct fw_bucket *primary, entry_visit visit,
                          void *context)
 {
     for (uint32_t i = 0; i < FW_BUCKET_ENTRIES; i++) { /* All at once, not one after the other. */
@@ -47,7 +48,10 @@ static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary
             struct fw_slot *slot = &bucket->slots[i];
             uint64_t entry = fw_bucket_entry(slot);
             if (entry == 0) {
-                return; /* The end. This bucket may even have left the chain just now. */
+                return true; /* The end. This bucket may even have left the chain just now. */
+            }
+            if (local->dead_count == FW_DEAD_BODIES_MAX) {
+                return false; /* No room to remember one more that dies. */
             }
             visit(local, primary, slot, context);
             /* Else it is gone, and the last stands in its place. */
@@ -55,7 +59,7 @@ static void bucket_visit(struct fw_table_local *local, struct fw_bucket *primary
         }
         uint32_t link = fw_bucket_link(bucket);
         if (link == 0) {
-            return;
+            return true;
         }
         bucket = fw_bucket_overflow(&local->table->buckets, link);
     }
@@ -68,14 +72,16 @@ static bool go_round(struct fw_table_local *local, uint64_t *cursor, uint32_t bu
     struct fw_buckets *buckets = &local->table->buckets;
     for (uint32_t i = 0; i < bucket_count; i++) {
         struct fw_bucket *bucket = fw_local_lock(local, reverse(*cursor));
-        bucket_visit(local, bucket, visit, context);
-        /* While the bucket is locked its interval is what the count says. */
-        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));
+        bool is_whole = bucket_visit(local, bucket, visit, context);
+        if (is_whole) {
+            /* While the bucket is locked its interval is what the count says. */
+            *cursor = cursor_next(*cursor, fw_buckets_count(buckets));
+        }
         fw_local_unlock(local, bucket);
         if (local->dead_count > 0) {
             fw_local_drop_bodies(local);
         }
-        if (*cursor == 0) {
+        if (*cursor == 0 && is_whole) {
             return true;
         }
     }
@@ -136,15 +142,74 @@ bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return go_round(local, cursor, bucket_count, visit_entry, &visiting);
 }
 
-void fw_table_flush(struct fw_table_local *local)
+uint64_t fw_table_cursor_of(const struct fw_table_local *local, const struct fw_item *item)
+{
+    return reverse(fw_hash(item->key, item->key_length, local->table->seed));
+}
+
+void fw_table_flush_below(struct fw_table_local *local, uint64_t number)
 {
     struct fw_table *table = local->table;
-    /* Adds nothing, but unlike a load sees the last number that was given. */
-    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
     /* Relaxed, both: nothing else comes with them. Another flush may have been faster. */
     uint64_t flushed = atomic_load_explicit(&table->flushed, memory_order_relaxed);
     while (flushed < number &&
            !atomic_compare_exchange_weak_explicit(&table->flushed, &flushed, number,
                                                   memory_order_relaxed, memory_order_relaxed)) {
     }
+}
+
+void fw_table_flush(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    /* Adds nothing, but unlike a load sees the last number that was given. */
+    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    fw_table_flush_below(local, number);
+    /*
+     * Flushed first, looked then; who begins to replicate says so first and looks then, at all
+     * items: so one of the two sees the other.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (fw_changes_wants(&table->changes, FW_CHANGES_ON)) {
+        fw_changes_append(&table->changes, FW_CHANGE_FLUSH, number, "", 0);
+    }
+}
+
+void fw_table_take_numbers(struct fw_table *table, uint64_t number)
+{
+    /* Relaxed: as in fw_table_next(). */
+    uint64_t next = atomic_load_explicit(&table->next, memory_order_relaxed);
+    while (next <= number &&
+           !atomic_compare_exchange_weak_explicit(&table->next, &next, number + 1,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+uint64_t fw_table_number(struct fw_table *table)
+{
+    /* Adds nothing, but unlike a load sees the last number that was given. */
+    return atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+}
+
+static void clear_entry(struct fw_table_local *local, struct fw_bucket *bucket,
+                        struct fw_slot *slot, void *context)
+{
+    (void)context;
+    fw_local_bury(local, fw_local_item(local, fw_bucket_entry(slot)));
+    fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
+}
+
+bool fw_table_clear(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count)
+{
+    bool is_round = go_round(local, cursor, bucket_count, clear_entry, NULL);
+    if (is_round) {
+        /* Relaxed: there is nothing left that it could say anything about. */
+        atomic_store_explicit(&local->table->flushed, 0, memory_order_relaxed);
+    }
+    fw_local_tend(local);
+    return is_round;
+}
+
+struct fw_changes *fw_table_changes(struct fw_table *table)
+{
+    return &table->changes;
 }

@@ -18,6 +18,7 @@ enum {
     MEMORY_HEADROOM = 4, /* The limit can be raised to so many times what it was at first. */
     OPEN_SHARE = 16,     /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,
+    RESERVED_MAX = FW_SEGMENT_SIZE_MAX / 4, /* In one go; half of a segment at the most. */
 };
 static_assert((int)FW_ITEM_AGE_MAX == (int)FW_ITEM_AGE, "an age is all of its bits");
 
@@ -51,7 +52,7 @@ fail_buckets:
 
 static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_reason *reason)
 {
-    size_t size = memory / FW_GHOST_MEMORY_SHARE / FW_RANGE_ALIGNMENT * FW_RANGE_ALIGNMENT;
+    size_t size = memory / FW_GHOST_MEMORY_SHARE / fw_range_unit() * fw_range_unit();
     size = size > 0 ? size : fw_range_unit();
     int rc = fw_range_reserve(&table->ghosts.range, size, FW_RANGE_SMALL, reason);
     if (rc != 0) {
@@ -65,7 +66,7 @@ static int table_make_ghosts(struct fw_table *table, uint64_t memory, struct fw_
     table->ghosts.count = size / sizeof(uint16_t);
     atomic_init(&table->ghosts.era, 1);
     /* With all segments' descriptions: small, touched sooner or later, never given back. */
-    uint64_t managing = size + memory / FW_SEGMENT_SIZE * sizeof(struct fw_segment);
+    uint64_t managing = size + (memory >> table->arena.segment_shift) * sizeof(struct fw_segment);
     bool can = fw_budget_charge(&table->budget, managing, 0);
     FW_ASSERT(can);
     return 0;
@@ -104,6 +105,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
     fw_list_init(&made->locals);
     atomic_init(&made->next, 1);
+    fw_changes_init(&made->changes);
     *table = made;
     return 0;
 
@@ -120,6 +122,7 @@ void fw_table_destroy(struct fw_table *table)
 {
     FW_ASSERT(fw_list_is_empty(&table->locals));
     fw_mutex_fini(&table->lock);
+    fw_changes_fini(&table->changes);
     fw_range_release(&table->ghosts.range);
     fw_bodies_fini(&table->bodies);
     fw_arena_fini(&table->arena);
@@ -285,7 +288,7 @@ bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t
     log->segment = segment;
     char *memory = fw_arena_memory(arena, segment);
     log->next = memory + FW_SEGMENT_BEGIN;
-    log->end = memory + FW_SEGMENT_SIZE;
+    log->end = memory + arena->segment_size;
     return true;
 }
 
@@ -375,7 +378,7 @@ static bool reserve_slowly(struct fw_table_local *local, size_t size)
 
 bool fw_table_reserve(struct fw_table_local *local, size_t size)
 {
-    FW_ASSERT(size <= FW_SEGMENT_SIZE / 4);
+    FW_ASSERT(size <= RESERVED_MAX);
     const struct fw_log *log = &local->logs[FW_PROBATION];
     if (FW_LIKELY((size_t)(log->end - log->next) >= size && log->bodies <= local->bodies_max &&
                   local->stash.count > 0)) {
@@ -466,22 +469,6 @@ void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
     fw_bucket_unlock(bucket);
 }
 
-static bool table_has_flushed(const struct fw_table *table, const struct fw_item *item)
-{
-    /* Relaxed: the number stands alone, and who sees it late was a moment earlier. */
-    return fw_item_number(item) < atomic_load_explicit(&table->flushed, memory_order_relaxed);
-}
-
-enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item)
-{
-    /* What a client has locked does not expire before it is unlocked. */
-    uint32_t expires = fw_item_expires(item);
-    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
-        return FW_ABSENT_EXPIRED;
-    }
-    return table_has_flushed(local->table, item) ? FW_ABSENT_FLUSHED : FW_ABSENT;
-}
-
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
 {
     struct fw_table *table = local->table;
@@ -505,6 +492,9 @@ void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, st
     fw_local_count(&local->counts.reclaimed, 1);
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.expired_unread, 1);
+    }
+    if (fw_changes_wants(&local->table->changes, FW_CHANGES_RECLAIMED)) {
+        fw_local_note(local, item);
     }
     fw_local_bury(local, item);
     fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
@@ -607,13 +597,13 @@ static uint64_t hold_number(const struct fw_hold *hold)
 {
     struct fw_table *table = hold->local->table;
     uint64_t number = fw_table_next(table);
-    bool is_late = hold->item != NULL && table_has_flushed(table, hold->item);
+    bool is_late = hold->item != NULL && fw_table_has_flushed(table, hold->item);
     return FW_UNLIKELY(is_late) ? fw_item_number(hold->item) : number;
 }
 
 /*
- * Is the key in use? One that is written again is, and so is one that was missed soon after it was
- * dropped; that also says which queue was too short.
+ * Is the key in use? One that is written again is, and so is one that was missed not long after it
+ * was dropped; if it was dropped only a moment ago, that also says which queue was too short.
  */
 static bool hold_is_young(const struct fw_hold *hold)
 {
@@ -622,11 +612,14 @@ static bool hold_is_young(const struct fw_hold *hold)
         return true;
     }
     uint64_t items = fw_table_items(table);
-    enum fw_queue queue = fw_ghost_take(&table->ghosts, hold->key->hash, items);
+    bool is_recent;
+    enum fw_queue queue = fw_ghost_take(&table->ghosts, hold->key->hash, items, &is_recent);
     if (queue == FW_QUEUES) {
         return false;
     }
-    fw_share_miss(&table->share, queue, items);
+    if (is_recent) {
+        fw_share_miss(&table->share, queue, items);
+    }
     return true;
 }
 
@@ -656,6 +649,7 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, u
     fw_local_gauge(&local->counts.bytes, (int64_t)size);
     local->changes++;
     fw_local_count(&local->counts.total_items, 1);
+    fw_local_note(local, item);
     return item;
 }
 
@@ -677,6 +671,7 @@ struct fw_item *fw_hold_write(struct fw_hold *hold, uint32_t value_length, uint8
     fw_item_set_accessed(item, local->now);
     item->bits &= (uint8_t) ~(FW_ITEM_FETCHED | FW_ITEM_AGE);
     fw_local_count(&local->counts.total_items, 1);
+    fw_local_note(local, item);
     return item;
 }
 
@@ -696,6 +691,17 @@ void fw_hold_renumber(struct fw_hold *hold)
 {
     fw_item_set_number(hold->item, hold_number(hold));
     fw_item_set_accessed(hold->item, hold->local->now);
+    fw_local_note(hold->local, hold->item);
+}
+
+void fw_hold_note(struct fw_hold *hold)
+{
+    struct fw_changes *changes = &hold->local->table->changes;
+    const struct fw_item *item = hold->item;
+    if (fw_changes_wants(changes, FW_CHANGES_ON)) {
+        fw_changes_append(changes, FW_CHANGE_TOUCH, fw_item_number(item), item->key,
+                          item->key_length);
+    }
 }
 
 /* The same item in a larger record, which was reserved, with fields that are 0. */
@@ -767,6 +773,7 @@ void fw_hold_remove(struct fw_hold *hold)
 {
     FW_ASSERT(hold->item != NULL);
     struct fw_table_local *local = hold->local;
+    fw_local_note(local, hold->item);
     fw_local_bury(local, hold->item);
     fw_bucket_remove(&local->table->buckets, hold->bucket, hold->slot, &local->stash);
     hold->item = NULL;

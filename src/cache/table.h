@@ -65,6 +65,7 @@ struct fw_table;
 struct fw_table_local;
 struct fw_bucket;
 struct fw_slot;
+struct fw_changes;
 
 struct fw_table_config {
     uint64_t memory;  /* Bytes, for records, bodies, buckets and what they need to be managed. */
@@ -161,6 +162,9 @@ struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body, uint8
 /* The item, written in place by the caller, gets its next number, which is its CAS. */
 void fw_hold_renumber(struct fw_hold *hold);
 
+/* For who replicates: the caller has set when the item expires, or its bits, and no more. */
+void fw_hold_note(struct fw_hold *hold);
+
 /* Takes the item out. hold->item is NULL then. */
 void fw_hold_remove(struct fw_hold *hold);
 
@@ -174,6 +178,23 @@ void fw_body_unref(struct fw_table_local *local, struct fw_body *body);
 
 /* All items of now are gone. */
 void fw_table_flush(struct fw_table_local *local);
+
+/*
+ * For a replica, whose items have the numbers that their master gave them. Flushes what has a lower
+ * number than this; says that numbers up to this one are taken; and which is the next.
+ */
+void fw_table_flush_below(struct fw_table_local *local, uint64_t number);
+void fw_table_take_numbers(struct fw_table *table, uint64_t number);
+uint64_t fw_table_number(struct fw_table *table);
+
+/*
+ * Empties `bucket_count` buckets, going on from `*cursor`; true: it has come round, and if nobody
+ * has stored anything meanwhile there is no item, and none counts as flushed. For who begins anew.
+ */
+bool fw_table_clear(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count);
+
+/* Where changes are written down for who replicates. */
+struct fw_changes *fw_table_changes(struct fw_table *table);
 
 /* memcached's cache_memlimit: may be lowered, then items are dropped by and by. -EINVAL: too small.
  */
@@ -200,6 +221,9 @@ bool fw_table_collapse(struct fw_table *table);
  */
 bool fw_table_visit(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count,
                     void (*visit)(struct fw_item *item, void *context), void *context);
+
+/* Where the item stands in the order of a cursor: walks that want one item at a time go by it. */
+uint64_t fw_table_cursor_of(const struct fw_table_local *local, const struct fw_item *item);
 
 /* Sums over all locals, those that are gone too. Any thread. */
 struct fw_table_totals {

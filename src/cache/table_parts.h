@@ -25,6 +25,7 @@
 #include "cache/bodies.h"
 #include "cache/bucket.h"
 #include "cache/budget.h"
+#include "cache/changes.h"
 #include "cache/ghost.h"
 #include "cache/share.h"
 #include "cache/table.h"
@@ -41,6 +42,7 @@ struct fw_table {
     bool is_evicting;
     uint64_t memory_max; /* What addresses were reserved for. */
     struct fw_ghosts ghosts;
+    struct fw_changes changes; /* Beside what is constant: what writers look at hardly changes. */
 
     struct fw_buckets buckets;
     struct fw_arena arena;
@@ -117,6 +119,15 @@ static inline uint64_t fw_table_next(struct fw_table *table)
     return atomic_fetch_add_explicit(&table->next, 1, memory_order_relaxed);
 }
 
+/* For who replicates: this item was written, or is removed. In its hold. */
+static inline void fw_local_note(struct fw_table_local *local, const struct fw_item *item)
+{
+    struct fw_changes *changes = &local->table->changes;
+    if (fw_changes_wants(changes, FW_CHANGES_ON)) {
+        fw_changes_append(changes, FW_CHANGE_KEY, 0, item->key, item->key_length);
+    }
+}
+
 static inline struct fw_item *fw_local_item(const struct fw_table_local *local, uint64_t entry)
 {
     return fw_arena_item(&local->table->arena, fw_buckets_place(&local->table->buckets, entry));
@@ -126,8 +137,23 @@ static inline struct fw_item *fw_local_item(const struct fw_table_local *local, 
 struct fw_bucket *fw_local_lock(struct fw_table_local *local, uint64_t hash);
 void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket);
 
+static inline bool fw_table_has_flushed(const struct fw_table *table, const struct fw_item *item)
+{
+    /* Relaxed: the number stands alone, and who sees it late was a moment earlier. */
+    return fw_item_number(item) < atomic_load_explicit(&table->flushed, memory_order_relaxed);
+}
+
 /* Why an item is as good as absent, or FW_ABSENT if it is not. Under the bucket's lock. */
-enum fw_absence fw_local_absence(const struct fw_table_local *local, const struct fw_item *item);
+static inline enum fw_absence fw_local_absence(const struct fw_table_local *local,
+                                               const struct fw_item *item)
+{
+    /* What a client has locked does not expire before it is unlocked. */
+    uint32_t expires = fw_item_expires(item);
+    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
+        return FW_ABSENT_EXPIRED;
+    }
+    return FW_UNLIKELY(fw_table_has_flushed(local->table, item)) ? FW_ABSENT_FLUSHED : FW_ABSENT;
+}
 
 /* Counts a record as gone, and its body. The entry is the caller's business. */
 void fw_local_bury(struct fw_table_local *local, const struct fw_item *item);

@@ -650,7 +650,7 @@ static void memory_check(const struct world *world, uint64_t limit)
                    resident(&table->ghosts.range);
     assert_true(totals_of(world).memory_used <= limit);
     assert_true(there <=
-                totals_of(world).memory_used + FW_SEGMENT_SIZE); /* And a few descriptions. */
+                totals_of(world).memory_used + FW_SEGMENT_SIZE_MAX); /* And a few descriptions. */
 }
 
 static uint64_t fill(const struct world *world, uint64_t first, uint64_t bytes, uint32_t length)

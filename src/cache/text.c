@@ -81,6 +81,7 @@ static const struct command commands[] = {
     COMMAND("cache_memlimit", 2, 3, fw_command_memlimit),
     COMMAND("shutdown", 1, WORDS_ANY, fw_command_shutdown),
     COMMAND("extstore", 1, WORDS_ANY, fw_command_extstore),
+    COMMAND("dump", 3, 4, fw_command_dump),
     COMMAND("refresh_certs", 1, WORDS_ANY, fw_command_refresh_certs),
 #if defined(FW_CHECKS)
     COMMAND("debugtime", 1, WORDS_ANY, fw_command_debugtime),

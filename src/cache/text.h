@@ -144,5 +144,5 @@ fw_text_run fw_command_slabs, fw_command_lru, fw_command_lru_crawler, fw_command
     fw_command_debugtime;
 fw_text_run fw_command_extstore, fw_command_refresh_certs;
 fw_text_run fw_command_stats;
-fw_text_run fw_command_metadump, fw_command_cachedump, fw_command_sizes;
+fw_text_run fw_command_metadump, fw_command_cachedump, fw_command_sizes, fw_command_dump;
 fw_text_run fw_command_lock, fw_command_unlock, fw_command_unlock_all, fw_command_keys;

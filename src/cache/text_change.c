@@ -113,7 +113,7 @@ enum fw_parsed fw_command_flush_all(struct fw_text_line *line)
 {
     int32_t delay = 0;
     fw_text_line_set_quiet(line);
-    if (!line->local->cache->settings.has_flush) {
+    if (!fw_cache_can_flush(line->local->cache)) {
         fw_counter_increment(&line->local->metrics->cmd_flush);
         FW_TEXT_ANSWER(line, "CLIENT_ERROR flush_all not allowed");
         return FW_PARSED;

@@ -378,6 +378,28 @@ static void test_get_long_is_kept(void **state)
     converse_reconnect(converse); /* And leaves in the middle. */
 }
 
+/* Keys of a line that is longer than can be kept, each another: all are met, once and in order. */
+static void test_get_longest(void **state)
+{
+    (void)state;
+    enum { KEY = 7, KEYS = FW_SESSION_HOARD_MAX / KEY * 3 / 2, STORED_EVERY = 500 };
+    begin();
+    for (int i = 0; i < KEYS; i += STORED_EVERY) {
+        fw_text_printf(&said, "set %06d 0 0 3\r\n%03d\r\n", i, i / STORED_EVERY);
+        fw_text_append_string(&expected, "STORED\r\n");
+    }
+    fw_text_append_string(&said, "get");
+    for (int i = 0; i < KEYS; i++) {
+        fw_text_printf(&said, " %06d", i);
+        if (i % STORED_EVERY == 0) {
+            fw_text_printf(&expected, "VALUE %06d 0 3\r\n%03d\r\n", i, i / STORED_EVERY);
+        }
+    }
+    fw_text_append_string(&said, "\r\n");
+    fw_text_append_string(&expected, "END\r\n");
+    check(16384);
+}
+
 /* A line that is not a get is waited for up to a limit, and then the client is hung up on. */
 static void test_line_too_long(void **state)
 {
@@ -491,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_get_many_keys),
         cmocka_unit_test(test_get_long_fails),
         cmocka_unit_test(test_get_long_is_kept),
+        cmocka_unit_test(test_get_longest),
         cmocka_unit_test(test_line_too_long),
         cmocka_unit_test(test_stats_long),
         cmocka_unit_test(test_dump),

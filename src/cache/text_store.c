@@ -237,8 +237,13 @@ enum fw_parsed fw_command_cas(struct fw_text_line *line)
 static inline const char *read_digits(const char *at, const char *end, char ended_by,
                                       uint32_t *value)
 {
-    uint32_t result = 0;
     uint32_t digit;
+    /* Most flags and times are 0. */
+    if (end - at > 1 && at[1] == ended_by && (digit = (uint32_t)(uint8_t)*at - '0') <= 9) {
+        *value = digit;
+        return at + 2;
+    }
+    uint32_t result = 0;
     const char *begin = at;
     while (at < end && (digit = (uint32_t)(uint8_t)*at - '0') <= 9) {
         result = result * 10 + digit;

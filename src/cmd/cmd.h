@@ -28,7 +28,9 @@ struct fw_command {
 };
 
 extern const struct fw_command fw_cmd_admin;
+extern const struct fw_command fw_cmd_dump;
 extern const struct fw_command fw_cmd_help;
+extern const struct fw_command fw_cmd_load;
 extern const struct fw_command fw_cmd_log;
 extern const struct fw_command fw_cmd_ring;
 extern const struct fw_command fw_cmd_serve;

@@ -14,12 +14,16 @@
 #include "base/reason.h"
 #include "cmd/cmd.h"
 #include "engine/options.h"
+#include "http/http.h"
+#include "http/options.h"
+#include "io/address.h"
 #include "io/file.h"
 #include "io/process.h"
 #include "io/reactor.h"
 #include "jobs/options.h"
 #include "log/options.h"
 #include "log/writer.h"
+#include "repl/options.h"
 #include "sched/options.h"
 #include "sched/tenant_options.h"
 #include "server/options.h"
@@ -77,13 +81,30 @@ static const struct fw_option serve_options[] = {
                    .help = "print this help and exit"),
 };
 
-enum { TABLE_TENANT = 5, TABLE_IGNORED = 8, TABLES };
+/* One per module, in the order of the help. */
+enum {
+    TABLE_SERVER,
+    TABLE_COUNTER,
+    TABLE_REPL,
+    TABLE_VOLUME,
+    TABLE_CLUSTER,
+    TABLE_SCHED,
+    TABLE_ENGINE,
+    TABLE_JOBS,
+    TABLE_TENANT,
+    TABLE_LOG,
+    TABLE_HTTP,
+    TABLE_CMD,
+    TABLE_IGNORED,
+    TABLES,
+};
 
 struct serve {
     struct serve_config config;
     struct fw_server_config server;
     struct fw_server_ignored ignored;
     struct fw_log_config log;
+    struct fw_http_config http;
     struct fw_tenant_sections tenants;
     struct fw_option_table tables[TABLES];
     int argument_count; /* For SIGHUP, which reads them again. */
@@ -99,16 +120,28 @@ static void serve_tables(struct serve *serve)
         .bare = (is_bare)                                                                      \
     }
     struct fw_option_table tables[TABLES] = {
-        TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
-        TABLE("counter", fw_server_counters_options, fw_server_counters_options_count,
-              &serve->server.counters, false),
-        TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
-        TABLE("engine", fw_engine_options, fw_engine_options_count, &serve->server.engine, false),
-        TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
+        [TABLE_SERVER] =
+            TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
+        [TABLE_COUNTER] = TABLE("counter", fw_server_counters_options,
+                                fw_server_counters_options_count, &serve->server.counters, false),
+        [TABLE_REPL] =
+            TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
+        [TABLE_VOLUME] = TABLE("volume", fw_server_volume_options, fw_server_volume_options_count,
+                               &serve->server.volume, false),
+        [TABLE_CLUSTER] = TABLE("cluster", fw_server_cluster_options,
+                                fw_server_cluster_options_count, &serve->server.cluster, false),
+        [TABLE_SCHED] =
+            TABLE("sched", fw_sched_options, fw_sched_options_count, &serve->server.sched, true),
+        [TABLE_ENGINE] = TABLE("engine", fw_engine_options, fw_engine_options_count,
+                               &serve->server.engine, false),
+        [TABLE_JOBS] =
+            TABLE("jobs", fw_jobs_options, fw_jobs_options_count, &serve->server.jobs, false),
         [TABLE_TENANT] =
             TABLE("tenant", fw_tenant_options, fw_tenant_options_count, &serve->tenants, false),
-        TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
-        TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
+        [TABLE_LOG] = TABLE("log", fw_log_options, fw_log_options_count, &serve->log, false),
+        [TABLE_HTTP] = TABLE("http", fw_http_options, fw_http_options_count, &serve->http, false),
+        [TABLE_CMD] =
+            TABLE("cmd", serve_options, FW_ARRAY_LENGTH(serve_options), &serve->config, false),
         [TABLE_IGNORED] = TABLE("memcached", fw_server_ignored_options,
                                 fw_server_ignored_options_count, &serve->ignored, true),
     };
@@ -268,9 +301,42 @@ static void serve_write_trace(struct serve *serve, struct fw_server *server)
     }
 }
 
+/* ---- HTTP ---- */
+
+static bool show_stats(void *context, const char *group, fw_http_emit emit, void *emit_context)
+{
+    return fw_server_visit_stats(context, group, emit, emit_context);
+}
+
+static bool show_is_ready(void *context)
+{
+    return fw_server_is_ready(context);
+}
+
+static int serve_open_http(const struct serve *serve, struct fw_server *server,
+                           struct fw_http **http, struct fw_reason *reason)
+{
+    const struct fw_http_shown shown = {.metrics = fw_server_metrics(server),
+                                        .stats = show_stats,
+                                        .is_ready = show_is_ready,
+                                        .context = server};
+    *http = NULL;
+    if (serve->http.listen == NULL) {
+        return 0;
+    }
+    int rc = fw_http_open(http, serve->http.listen, &shown, reason);
+    if (rc == 0) {
+        char text[FW_ADDRESS_TEXT_SIZE];
+        fw_address_format(fw_http_address(*http), text);
+        FW_LOG(cmd, NOTICE, "the page for browsers is at http://%s/", text);
+    }
+    return rc;
+}
+
 /* With everything open. */
 static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server *server)
 {
+    struct fw_http *http;
     struct fw_reason reason;
     serve->running = server;
     int rc = fw_server_signals_open(server, serve_reload, serve, &reason);
@@ -281,6 +347,9 @@ static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server
         rc = fw_server_trace(server);
         (void)(rc != 0 ? fw_reason_errno(&reason, rc, "cannot trace") : 0);
     }
+    if (rc == 0) {
+        rc = serve_open_http(serve, server, &http, &reason);
+    }
     if (rc != 0) {
         return fail(rc, &reason);
     }
@@ -289,6 +358,7 @@ static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server
     }
     fw_process_detach();
     fw_server_run(server);
+    fw_http_close(http);
     if (serve->config.trace_file != NULL) {
         serve_write_trace(serve, server);
     }

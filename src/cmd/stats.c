@@ -62,8 +62,9 @@ static void stats_print_help(FILE *out)
     (void)fputs("usage: fairway stats [OPTIONS] [GROUP]\n"
                 "\n"
                 "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
-                "delayed, throttled and refused, and by which rules), settings, conns,\n"
-                "threads, items and slabs; without one it shows the general figures.\n"
+                "delayed, throttled and refused, and by which rules), epochs (the cluster, and\n"
+                "which part of its rates is served here), settings, conns, threads, items and\n"
+                "slabs; without one it shows the general figures.\n"
                 "\n",
                 out);
     fw_options_print_help(&table, 1, out);
@@ -116,28 +117,57 @@ static bool is_same(const char *left, const char *right)
     return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
-/* Each thing's rows follow each other: so the server writes them. */
-static void stats_print_json(const struct stats *stats)
+static void json_row(struct fw_json *json, const struct stat *row)
+{
+    fw_json_key(json, row->figure);
+    json_value(json, row->value);
+}
+
+/* An object of each thing. Each thing's rows follow each other: so the server writes them. */
+static void json_things(struct fw_json *json, const struct stats *stats)
+{
+    const char *thing = NULL;
+    for (size_t i = 0; i < stats->count; i++) {
+        const struct stat *row = &stats->rows[i];
+        if (row->thing == NULL) {
+            continue;
+        }
+        if (!is_same(thing, row->thing)) {
+            if (thing != NULL) {
+                fw_json_object_end(json);
+            }
+            fw_json_key(json, row->thing);
+            fw_json_object_begin(json);
+            thing = row->thing;
+        }
+        json_row(json, row);
+    }
+    if (thing != NULL) {
+        fw_json_object_end(json);
+    }
+}
+
+/*
+ * General figures first, then the things, in an object that is called as the group is: people give
+ * tenants their names, and might choose that of a figure.
+ */
+static void stats_print_json(const struct stats *stats, const char *group)
 {
     struct fw_json json;
-    const char *thing = NULL;
+    bool has_things = false;
     fw_tool_json_begin(&json);
     fw_json_object_begin(&json);
     for (size_t i = 0; i < stats->count; i++) {
-        const struct stat *row = &stats->rows[i];
-        if (thing != NULL && !is_same(thing, row->thing)) {
-            fw_json_object_end(&json);
-            thing = NULL;
+        if (stats->rows[i].thing == NULL) {
+            json_row(&json, &stats->rows[i]);
+        } else {
+            has_things = true;
         }
-        if (row->thing != NULL && thing == NULL) {
-            fw_json_key(&json, row->thing);
-            fw_json_object_begin(&json);
-            thing = row->thing;
-        }
-        fw_json_key(&json, row->figure);
-        json_value(&json, row->value);
     }
-    if (thing != NULL) {
+    if (has_things) {
+        fw_json_key(&json, group);
+        fw_json_object_begin(&json);
+        json_things(&json, stats);
         fw_json_object_end(&json);
     }
     fw_json_object_end(&json);
@@ -267,7 +297,7 @@ static enum fw_cmd_status stats_show(const struct stats_config *config, const ch
     }
     bool is_read = stats_read(&stats, answer);
     if (is_read && config->json) {
-        stats_print_json(&stats);
+        stats_print_json(&stats, group);
     } else if (is_read) {
         stats_print_tables(&stats);
     }

@@ -2,8 +2,8 @@
 /*
  * fairway volume ACTION PATH [NAME]: groups of thin volumes on a shared disk.
  *
- * What changes a group is done by its manager. These actions are one for a moment, so while another
- * manager runs they are refused; hosts do not notice either.
+ * What changes a group is done by its manager: by the one that runs, wherever it does, or else by
+ * us, for a moment.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,6 @@
 
 #include "base/json.h"
 #include "base/option.h"
-#include "base/thread.h"
 #include "cmd/tool.h"
 #include "cmd/volume.h"
 #include "io/clock.h"
@@ -51,7 +50,10 @@ static const struct fw_option volume_options[] = {
                        .max = (int64_t)FW_RING_BEAT_MS * FW_NS_PER_MS,
                        .help = "manager, agent: how often to look into the rings"),
     FW_OPTION_DURATION(struct fw_cmd_volume, wait_ns, .name = "wait", .default_text = "0",
-                       .help = "disconnect: how long to wait for the host; agent: for extents"),
+                       .help =
+                           "disconnect, shutdown: how long to wait for a host; agent: for extents"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, manager_only, .name = "manager-only", .default_text = "no",
+                   .help = "shutdown: leave the hosts, which go on from their pools"),
     FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
                    .help = "agent: do what standard input says, line by line"),
     FW_OPTION_STRING(struct fw_cmd_volume, backup, .name = "backup", .default_text = "",
@@ -113,86 +115,32 @@ static enum fw_cmd_status volume_adopt(const struct fw_cmd_volume *config)
     return rc == 0 ? FW_CMD_OK : failed(config, reason.text);
 }
 
-static int do_create(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                     struct fw_ring_reason *reason)
+static void on_progress(void *context, const char *text)
 {
-    return fw_volume_manager_create(manager, config->name, config->extents, reason);
+    const struct fw_cmd_volume *config = context;
+    (void)fprintf(stderr, "%s: %s\n", config->path, text);
 }
 
-static int do_resize(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                     struct fw_ring_reason *reason)
+/* By the manager that runs, or by us; the library finds out. */
+static int order_do(const struct fw_cmd_volume *config, enum fw_volume_action action,
+                    const char *name, struct fw_ring_reason *reason)
 {
-    return fw_volume_manager_resize(manager, config->name, config->extents, reason);
-}
-
-static int do_remove(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                     struct fw_ring_reason *reason)
-{
-    return fw_volume_manager_remove(manager, config->name, reason);
-}
-
-static int do_connect(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                      struct fw_ring_reason *reason)
-{
-    return fw_volume_manager_connect(manager, config->name, reason);
-}
-
-static int do_reclaim(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                      struct fw_ring_reason *reason)
-{
-    return fw_volume_manager_reclaim(manager, config->name, reason);
-}
-
-static int do_flush(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                    struct fw_ring_reason *reason)
-{
-    (void)manager; /* Closing it does that. */
-    (void)config;
-    (void)reason;
-    return 0;
-}
-
-static int do_disconnect(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-                         struct fw_ring_reason *reason)
-{
-    struct fw_parker parker;
-    fw_parker_init(&parker);
-    int64_t deadline_ns = fw_clock_now_ns() + config->wait_ns;
-    int rc = fw_volume_manager_disconnect(manager, config->name, reason);
-    while (rc == 0) {
-        rc = fw_volume_manager_step(manager, reason);
-        if (rc != 0 || !fw_volume_manager_has_host(manager, config->name)) {
-            return rc;
-        }
-        if (fw_clock_now_ns() >= deadline_ns) {
-            (void)snprintf(reason->text, sizeof reason->text,
-                           "'%s' was asked to go and has not answered; it goes when it does, or "
-                           "reclaim it if it is dead",
-                           config->name);
-            return -ETIMEDOUT;
-        }
-        (void)fw_park_for(&parker, config->interval_ns);
-    }
-    return rc;
-}
-
-static enum fw_cmd_status managed(const struct fw_cmd_volume *config,
-                                  int (*act)(struct fw_volume_manager *manager,
-                                             const struct fw_cmd_volume *config,
-                                             struct fw_ring_reason *reason))
-{
-    const struct fw_volume_manager_options options = {.path = config->path};
-    struct fw_volume_manager *manager;
-    struct fw_ring_reason reason = {.text = ""};
-    struct fw_ring_reason why = {.text = ""};
+    const struct fw_volume_order order = {.path = config->path,
+                                          .action = action,
+                                          .name = name,
+                                          .size = config->extents,
+                                          .wait_ns = config->wait_ns,
+                                          .progress = on_progress,
+                                          .context = (void *)(uintptr_t)config};
     (void)!fw_log_set_level("volume", FW_LOG_WARNING); /* Being a manager is not worth a line. */
-    int rc = fw_volume_manager_open(&manager, &options, &reason);
-    if (rc != 0) {
-        return failed(config, reason.text);
-    }
-    rc = act(manager, config, &reason);
-    int closed = fw_volume_manager_close(manager, &why);
-    return rc != 0 ? failed(config, reason.text) : answer(config, closed, &why);
+    return fw_volume_order(&order, reason);
+}
+
+static enum fw_cmd_status order(const struct fw_cmd_volume *config, enum fw_volume_action action)
+{
+    struct fw_ring_reason reason = {.text = ""};
+    int rc = order_do(config, action, config->name, &reason);
+    return answer(config, rc, &reason);
 }
 
 /* ---- what looks at it ---- */
@@ -414,36 +362,86 @@ static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what
     return FW_CMD_OK;
 }
 
+/* All hosts, one after the other, and then the manager; or one host. */
+static enum fw_cmd_status volume_shutdown(const struct fw_cmd_volume *config)
+{
+    struct view view = {.metadata = {.extent_count = 0}};
+    struct fw_ring_reason reason = {.text = ""};
+    if (config->name != NULL) {
+        return order(config, FW_VOLUME_DO_DISCONNECT);
+    }
+    enum fw_cmd_status status = view_read(config, &view);
+    if (status != FW_CMD_OK) {
+        return status;
+    }
+    int rc = 0;
+    for (uint32_t h = 0; !config->manager_only && rc == 0 && h < FW_VOLUME_HOSTS_MAX; h++) {
+        const struct fw_volume_host *host = &view.metadata.hosts[h];
+        if (host->is_used) {
+            rc = order_do(config, FW_VOLUME_DO_DISCONNECT, host->name, &reason);
+        }
+    }
+    if (rc == 0) {
+        rc = order_do(config, FW_VOLUME_DO_SHUTDOWN, NULL, &reason);
+    }
+    fw_volume_metadata_fini(&view.metadata);
+    return answer(config, rc, &reason);
+}
+
 /* ---- the command ---- */
+
+#define ORDER(verb, command, subject, text)                                        \
+    {                                                                              \
+        .name = (command), .noun = (subject), .summary = (text), .is_order = true, \
+        .action = FW_VOLUME_DO_##verb                                              \
+    }
 
 static const struct action {
     const char *name;
     const char *summary;
     const char *noun; /* What stands behind the path; NULL: nothing. */
+    bool is_optional; /* It need not. */
+    bool is_order;
+    enum fw_volume_action action;
     enum fw_cmd_status (*run)(const struct fw_cmd_volume *config);
-    int (*act)(struct fw_volume_manager *manager, const struct fw_cmd_volume *config,
-               struct fw_ring_reason *reason);
     unsigned what;
 } actions[] = {
-    {"format", "make an empty group", NULL, volume_format, NULL, 0},
-    {"adopt", "make one of free extents of LVM's, on the device PATH", NULL, volume_adopt, NULL, 0},
-    {"create", "add a volume of --extents", "VOLUME", NULL, do_create, 0},
-    {"resize", "make it larger, or smaller where it is empty", "VOLUME", NULL, do_resize, 0},
-    {"remove", "free all it has; no host may have it open", "VOLUME", NULL, do_remove, 0},
-    {"list", "show the volumes", NULL, NULL, NULL, SHOW_VOLUMES},
-    {"connect", "add a host, whose agent can then be started", "HOST", NULL, do_connect, 0},
-    {"disconnect", "ask a host to go, and take its pool back", "HOST", NULL, do_disconnect, 0},
-    {"reclaim", "take the pool of a host that is dead for certain", "HOST", NULL, do_reclaim, 0},
-    {"hosts", "show the hosts", NULL, NULL, NULL, SHOW_HOSTS},
-    {"dump", "show every extent, in JSON", NULL, NULL, NULL,
-     SHOW_GROUP | SHOW_VOLUMES | SHOW_HOSTS | SHOW_EXTENTS},
-    {"check", "look whether all adds up, without changing it", NULL, NULL, NULL, SHOW_GROUP},
-    {"flush", "take in what is in the rings, and empty the redo log", NULL, NULL, do_flush, 0},
-    {"manager", "be the manager until SIGTERM", NULL, fw_cmd_volume_manager, NULL, 0},
-    {"agent", "be the host's agent until SIGTERM", "HOST", fw_cmd_volume_agent, NULL, 0},
-    {"attach", "serve the volume by --nbd, and be the host's agent", "VOLUME", fw_cmd_volume_attach,
-     NULL, 0},
-    {"detach", "end what serves on the socket PATH", NULL, fw_cmd_volume_detach, NULL, 0},
+    {.name = "format", .summary = "make an empty group", .run = volume_format},
+    {.name = "adopt",
+     .summary = "make one of free extents of LVM's, on the device PATH",
+     .run = volume_adopt},
+    ORDER(CREATE, "create", "VOLUME", "add a volume of --extents"),
+    ORDER(RESIZE, "resize", "VOLUME", "make it larger, or smaller where it is empty"),
+    ORDER(REMOVE, "remove", "VOLUME", "free all it has; no host may have it open"),
+    {.name = "list", .summary = "show the volumes", .what = SHOW_VOLUMES},
+    ORDER(CONNECT, "connect", "HOST", "add a host, whose agent can then be started"),
+    ORDER(DISCONNECT, "disconnect", "HOST", "ask a host to go, and take its pool back"),
+    ORDER(RECLAIM, "reclaim", "HOST", "take the pool of a host that is dead for certain"),
+    {.name = "hosts", .summary = "show the hosts", .what = SHOW_HOSTS},
+    {.name = "dump",
+     .summary = "show every extent, in JSON",
+     .what = SHOW_GROUP | SHOW_VOLUMES | SHOW_HOSTS | SHOW_EXTENTS},
+    {.name = "check",
+     .summary = "look whether all adds up, without changing it",
+     .what = SHOW_GROUP},
+    ORDER(FLUSH, "flush", NULL, "take in what is in the rings, and empty the redo log"),
+    {.name = "shutdown",
+     .noun = "HOST",
+     .is_optional = true,
+     .summary = "end all agents, then the manager; or one host's agent",
+     .run = volume_shutdown},
+    {.name = "manager", .summary = "be the manager until SIGTERM", .run = fw_cmd_volume_manager},
+    {.name = "agent",
+     .noun = "HOST",
+     .summary = "be the host's agent until SIGTERM",
+     .run = fw_cmd_volume_agent},
+    {.name = "attach",
+     .noun = "VOLUME",
+     .summary = "serve the volume by --nbd, and be the host's agent",
+     .run = fw_cmd_volume_attach},
+    {.name = "detach",
+     .summary = "end what serves on the socket PATH",
+     .run = fw_cmd_volume_detach},
 };
 
 static void volume_print_help(FILE *out)
@@ -477,17 +475,19 @@ static enum fw_cmd_status action_run(void *context, const struct fw_option_list 
         return fw_cmd_fail(FW_CMD_USAGE, "volume cannot '%s'; see 'fairway help volume'",
                            words->count > 0 ? words->items[0] : "");
     }
-    if (words->count != (action->noun != NULL ? 3U : 2U)) {
+    bool is_right = words->count == (action->noun != NULL ? 3U : 2U) ||
+                    (words->count == 2 && action->is_optional);
+    if (!is_right) {
         return fw_cmd_fail(FW_CMD_USAGE, "volume %s takes PATH%s%s; see 'fairway help volume'",
                            action->name, action->noun != NULL ? " and " : "",
                            action->noun != NULL ? action->noun : "");
     }
     config->path = words->items[1];
-    config->name = action->noun != NULL ? words->items[2] : NULL;
+    config->name = words->count > 2 ? words->items[2] : NULL;
     if (action->run != NULL) {
         return action->run(config);
     }
-    return action->act != NULL ? managed(config, action->act) : show(config, action->what);
+    return action->is_order ? order(config, action->action) : show(config, action->what);
 }
 
 static enum fw_cmd_status volume_run(int count, char **arguments)

@@ -28,6 +28,7 @@ struct fw_cmd_volume {
     const char *backup;
     const char *host;
     const char *plugin;
+    bool manager_only;
 
     const char *path;
     const char *name; /* Of the volume or host; NULL: none was given. */

@@ -19,7 +19,7 @@
 #include "io/reactor.h"
 #include "io/signal.h"
 
-enum { LINE_SIZE = 256 };
+enum { LINE_SIZE = 256, COMMAND_S = 2 };
 
 /* ---- until a signal ---- */
 
@@ -103,12 +103,24 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
     struct fw_volume_manager *manager;
     struct fw_ring_reason reason = {.text = ""};
     fw_signals_block(events, FW_ARRAY_LENGTH(events));
-    int rc = fw_volume_manager_open(&manager, &options, &reason);
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    int64_t deadline_ns = fw_clock_now_ns() + COMMAND_S * (int64_t)FW_NS_PER_S;
+    int rc;
+    /* While no manager runs, who gives a command is one for a moment. */
+    while ((rc = fw_volume_manager_open(&manager, &options, &reason)) == -EBUSY &&
+           fw_clock_now_ns() < deadline_ns) {
+        (void)fw_park_for(&parker, config->interval_ns);
+    }
     if (rc != 0) {
         return failed(config, &reason);
     }
     tell_ready("managing");
     rc = run_until_signal(config->interval_ns, manager_step, manager, &reason);
+    if (rc == -ESHUTDOWN) { /* That is an orderly end too. */
+        tell_ready(reason.text);
+        rc = 0;
+    }
     struct fw_ring_reason why = {.text = ""};
     int closed = fw_volume_manager_close(manager, &why);
     if (rc != 0) {

@@ -263,6 +263,7 @@ static void group_delivered(struct fw_group *group, uint64_t sender, const void 
 static void group_viewed(struct fw_group *group, const struct fw_group_view *view)
 {
     struct fw_epoch_cluster *cluster = group->user;
+    cluster->coordinator.self = group->self;
     fw_epoch_coordinator_view(&cluster->coordinator, view);
 }
 

@@ -56,7 +56,7 @@ struct fw_group {
     int (*send)(struct fw_group *group, const void *bytes, size_t length);
     const struct fw_group_events *events; /* Of who uses it; set before anything happens. */
     void *user;
-    uint64_t self;
+    uint64_t self; /* The own number; known with the first view, perhaps not before. */
 };
 
 FW_MUST_CHECK static inline int fw_group_send(struct fw_group *group, const void *bytes,

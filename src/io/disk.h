@@ -93,6 +93,8 @@ enum fw_disk_engine {
     FW_DISK_ENGINE_AUTO,    /* io_uring where the kernel allows it, else threads. */
     FW_DISK_ENGINE_URING,   /* io_uring or an error. */
     FW_DISK_ENGINE_THREADS, /* Threads that block in plain system calls. */
+    /* Done by who waits: for owners who block anyway. Its descriptor never becomes readable. */
+    FW_DISK_ENGINE_CALLER,
 };
 
 enum {

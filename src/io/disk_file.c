@@ -40,6 +40,9 @@ int fw_disk_open(struct fw_disk **disk, const struct fw_disk_options *options,
     if (options->engine == FW_DISK_ENGINE_URING) {
         return fw_disk_uring_open(disk, options, reason);
     }
+    if (options->engine == FW_DISK_ENGINE_CALLER) {
+        return fw_disk_caller_open(disk, options, reason);
+    }
     if (options->engine == FW_DISK_ENGINE_AUTO && fw_disk_uring_open(disk, options, NULL) == 0) {
         return 0;
     }

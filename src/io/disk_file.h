@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that the kernel has behind a descriptor: a block device or a regular file. What the two
- * engines, io_uring and threads, have in common. Private to io/.
+ * A disk that the kernel has behind a descriptor: a block device or a regular file. What the
+ * engines have in common. Private to io/.
  */
 #pragma once
 
@@ -37,4 +37,6 @@ void fw_disk_file_signal_clear(const struct fw_disk_file *file);
 FW_MUST_CHECK int fw_disk_uring_open(struct fw_disk **disk, const struct fw_disk_options *options,
                                      struct fw_reason *reason);
 FW_MUST_CHECK int fw_disk_thread_open(struct fw_disk **disk, const struct fw_disk_options *options,
+                                      struct fw_reason *reason);
+FW_MUST_CHECK int fw_disk_caller_open(struct fw_disk **disk, const struct fw_disk_options *options,
                                       struct fw_reason *reason);

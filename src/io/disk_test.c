@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: both engines keep the contract of io/disk.h on files and on block devices: every operation
+ * Goal: the engines keep the contract of io/disk.h on files and on block devices: every operation
  * is answered exactly once and means all of its bytes, errors are reported with their reason, and
  * too many operations are refused.
  * Method: the same tests on each engine, with and without direct I/O, in a temporary folder; then,
@@ -50,6 +50,8 @@ static struct way threads = {FW_DISK_ENGINE_THREADS, 0, "threads"};
 static struct way threads_direct = {FW_DISK_ENGINE_THREADS, FW_DISK_DIRECT, "threads"};
 static struct way uring = {FW_DISK_ENGINE_URING, 0, "io_uring"};
 static struct way uring_direct = {FW_DISK_ENGINE_URING, FW_DISK_DIRECT, "io_uring"};
+static struct way caller = {FW_DISK_ENGINE_CALLER, 0, "caller"};
+static struct way caller_direct = {FW_DISK_ENGINE_CALLER, FW_DISK_DIRECT, "caller"};
 
 static char folder[] = "/tmp/fw-disk-XXXXXX";
 static char path[64]; /* Of the file that tests may use as a disk. */
@@ -844,9 +846,12 @@ static void test_automatic(void **state)
         .name = #test " (" #way ")", .test_func = (test), .teardown_func = file_remove, \
         .initial_state = &(way)                                                         \
     }
-#define ON_ALL(test) \
-    ON(threads, test), ON(threads_direct, test), ON(uring, test), ON(uring_direct, test)
-#define ON_BOTH(test) ON(threads, test), ON(uring, test)
+#define ON_ALL(test)                                                                      \
+    ON(threads, test), ON(threads_direct, test), ON(uring, test), ON(uring_direct, test), \
+        ON(caller, test), ON(caller_direct, test)
+/* The caller's descriptor is not watched, and it reads through another one. */
+#define ON_OTHERS(test) ON(threads, test), ON(uring, test)
+#define ON_EACH(test)   ON(threads, test), ON(uring, test), ON(caller, test)
 
 int main(void)
 {
@@ -855,23 +860,23 @@ int main(void)
         ON_ALL(test_round_trip),
         ON_ALL(test_discard),
         ON_ALL(test_zero),
-        ON_BOTH(test_back_pressure),
-        ON_BOTH(test_descriptor),
-        ON_BOTH(test_reactor),
-        ON_BOTH(test_chain),
+        ON_EACH(test_back_pressure),
+        ON_OTHERS(test_descriptor),
+        ON_OTHERS(test_reactor),
+        ON_EACH(test_chain),
         ON_ALL(test_mixed),
         ON_ALL(test_turn_moves),
-        ON_BOTH(test_refused),
+        ON_EACH(test_refused),
         ON_ALL(test_cut_off_file),
         ON_ALL(test_size_limit),
-        ON_BOTH(test_bad_descriptor),
-        ON_BOTH(test_open_fails),
-        ON_BOTH(test_open_without_descriptors),
-        ON_BOTH(test_open_without_memory),
+        ON_OTHERS(test_bad_descriptor),
+        ON_EACH(test_open_fails),
+        ON_EACH(test_open_without_descriptors),
+        ON_EACH(test_open_without_memory),
         ON_ALL(test_full_file_system),
         ON_ALL(test_block_device),
         ON_ALL(test_block_device_4096),
-        ON_BOTH(test_block_device_fails),
+        ON_EACH(test_block_device_fails),
         cmocka_unit_test_teardown(test_automatic, file_remove),
     };
     return cmocka_run_group_tests(tests, group_set_up, group_tear_down);

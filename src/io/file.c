@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "io/file_calls.h"
 
 enum {
     READ_SIZE_FIRST = 4096, /* Then twice that, and so on: files of /proc do not know their size. */
@@ -56,8 +57,7 @@ static const char *path_end(const char *path)
     return path_is_cut(path) ? path + strlen(path) - PATH_SHOWN_MAX : path;
 }
 
-/* The reason "cannot VERB PATH: what the system said; what to do". */
-static int file_failed(struct fw_reason *reason, int error, const char *verb, const char *path)
+int fw_file_failed(struct fw_reason *reason, int error, const char *verb, const char *path)
 {
     const char *text = strerrordesc_np(-error);
     return fw_reason_set(reason, error, "cannot %s %s%s: %s; %s", verb,
@@ -65,7 +65,7 @@ static int file_failed(struct fw_reason *reason, int error, const char *verb, co
                          text != NULL ? text : "unknown error", error_advice(error));
 }
 
-static int open_retrying(const char *path, int flags, mode_t mode)
+int fw_file_open(const char *path, int flags, mode_t mode)
 {
     int fd;
     do {
@@ -74,8 +74,7 @@ static int open_retrying(const char *path, int flags, mode_t mode)
     return fd < 0 ? -errno : fd;
 }
 
-/* Reads until `size` bytes are there or the file ends. Returns how many, or a negative errno. */
-static ssize_t read_full(int fd, char *buffer, size_t size)
+ssize_t fw_file_read_full(int fd, char *buffer, size_t size)
 {
     size_t done = 0;
     while (done < size) {
@@ -92,8 +91,7 @@ static ssize_t read_full(int fd, char *buffer, size_t size)
     return (ssize_t)done;
 }
 
-/* Writes all of it or fails. `done` says how much was written, in both cases. */
-static int write_full(int fd, const char *buffer, size_t size, size_t *done)
+int fw_file_write_full(int fd, const char *buffer, size_t size, size_t *done)
 {
     *done = 0;
     while (*done < size) {
@@ -128,7 +126,7 @@ static int read_whole(int fd, size_t size_max, char **contents, size_t *size)
             goto fail;
         }
         buffer = larger;
-        ssize_t part = read_full(fd, buffer + done, room - done);
+        ssize_t part = fw_file_read_full(fd, buffer + done, room - done);
         if (part < 0) {
             rc = (int)part;
             goto fail;
@@ -157,9 +155,9 @@ int fw_file_read(const char *path, size_t size_max, char **contents, size_t *siz
                  struct fw_reason *reason)
 {
     FW_ASSERT(size_max <= FW_FILE_SIZE_MAX);
-    int fd = open_retrying(path, O_RDONLY, 0);
+    int fd = fw_file_open(path, O_RDONLY, 0);
     if (fd < 0) {
-        return file_failed(reason, fd, "open", path);
+        return fw_file_failed(reason, fd, "open", path);
     }
     int rc = read_whole(fd, size_max, contents, size);
     (void)close(fd);
@@ -167,7 +165,7 @@ int fw_file_read(const char *path, size_t size_max, char **contents, size_t *siz
         return fw_reason_set(reason, rc, "cannot read %s%s: it has more than the %zu bytes allowed",
                              path_is_cut(path) ? "..." : "", path_end(path), size_max);
     }
-    return rc != 0 ? file_failed(reason, rc, "read", path) : 0;
+    return rc != 0 ? fw_file_failed(reason, rc, "read", path) : 0;
 }
 
 int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,
@@ -175,14 +173,14 @@ int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte
 {
     struct flock range = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
-    int fd = open_retrying(path, O_RDWR, 0);
+    int fd = fw_file_open(path, O_RDWR, 0);
     if (fd < 0) {
-        return file_failed(reason, fd, "open", path);
+        return fw_file_failed(reason, fd, "open", path);
     }
     if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
         int rc = errno == EACCES || errno == EAGAIN ? -EBUSY : -errno;
         (void)close(fd);
-        return file_failed(reason, rc, "lock", path);
+        return fw_file_failed(reason, rc, "lock", path);
     }
     lock->fd = fd;
     return 0;
@@ -228,7 +226,7 @@ void fw_file_lock_release(struct fw_file_lock *lock)
 static int write_temporary(int fd, const void *contents, size_t size, mode_t mode)
 {
     size_t done;
-    int rc = write_full(fd, contents, size, &done);
+    int rc = fw_file_write_full(fd, contents, size, &done);
     if (rc != 0) {
         return rc;
     }
@@ -238,8 +236,7 @@ static int write_temporary(int fd, const void *contents, size_t size, mode_t mod
     return 0;
 }
 
-/* Makes a rename in the folder of `path` durable. Takes `path` apart. */
-static int flush_folder(char *path)
+int fw_file_flush_folder(char *path)
 {
     char *slash = strrchr(path, '/');
     const char *folder = ".";
@@ -249,7 +246,7 @@ static int flush_folder(char *path)
         *slash = '\0';
         folder = path;
     }
-    int fd = open_retrying(folder, O_RDONLY | O_DIRECTORY, 0);
+    int fd = fw_file_open(folder, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0) {
         return fd;
     }
@@ -265,13 +262,13 @@ int fw_file_replace(const char *path, const void *contents, size_t size, mode_t 
     size_t temporary_size = strlen(path) + sizeof suffix;
     char *temporary = malloc(temporary_size);
     if (temporary == NULL) {
-        return file_failed(reason, -ENOMEM, "replace", path);
+        return fw_file_failed(reason, -ENOMEM, "replace", path);
     }
     (void)snprintf(temporary, temporary_size, "%s%s", path, suffix);
 
     int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0) {
-        int rc = file_failed(reason, -errno, "make a file beside", path);
+        int rc = fw_file_failed(reason, -errno, "make a file beside", path);
         free(temporary);
         return rc;
     }
@@ -284,11 +281,11 @@ int fw_file_replace(const char *path, const void *contents, size_t size, mode_t 
     }
     if (rc != 0) {
         (void)unlink(temporary);
-        (void)file_failed(reason, rc, "replace", path);
+        (void)fw_file_failed(reason, rc, "replace", path);
     } else {
-        rc = flush_folder(temporary);
+        rc = fw_file_flush_folder(temporary);
         if (rc != 0) {
-            (void)file_failed(reason, rc, "flush, after replacing it, the folder of", path);
+            (void)fw_file_failed(reason, rc, "flush, after replacing it, the folder of", path);
         }
     }
     free(temporary);
@@ -297,9 +294,8 @@ int fw_file_replace(const char *path, const void *contents, size_t size, mode_t 
 
 static int appender_open_path(const struct fw_appender *appender, struct fw_reason *reason)
 {
-    int fd =
-        open_retrying(appender->path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, appender->mode);
-    return fd < 0 ? file_failed(reason, fd, "open", appender->path) : fd;
+    int fd = fw_file_open(appender->path, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY, appender->mode);
+    return fd < 0 ? fw_file_failed(reason, fd, "open", appender->path) : fd;
 }
 
 /* What is open now, and how much is in it. */
@@ -316,7 +312,7 @@ int fw_appender_open(struct fw_appender *appender, const char *path, mode_t mode
 {
     *appender = (struct fw_appender){.path = strdup(path), .mode = mode};
     if (appender->path == NULL) {
-        return file_failed(reason, -ENOMEM, "open", path);
+        return fw_file_failed(reason, -ENOMEM, "open", path);
     }
     int fd = appender_open_path(appender, reason);
     if (fd < 0) {
@@ -358,7 +354,7 @@ int fw_appender_rotate(struct fw_appender *appender, uint32_t keep, struct fw_re
     size_t size = strlen(appender->path) + sizeof ".4294967295";
     char *names = malloc(2 * size);
     if (names == NULL) {
-        return file_failed(reason, -ENOMEM, "rotate", appender->path);
+        return fw_file_failed(reason, -ENOMEM, "rotate", appender->path);
     }
     char *from = names;
     char *to = names + size;
@@ -368,7 +364,7 @@ int fw_appender_rotate(struct fw_appender *appender, uint32_t keep, struct fw_re
         rotated_name(from, size, appender->path, number - 1);
         rotated_name(to, size, appender->path, number);
         if (rename(from, to) != 0 && errno != ENOENT) {
-            rc = file_failed(reason, -errno, "rotate", from);
+            rc = fw_file_failed(reason, -errno, "rotate", from);
         }
     }
     free(names);
@@ -382,13 +378,13 @@ int fw_appender_write(struct fw_appender *appender, const char *lines, size_t si
     size_t written = 0;
     int rc = 0;
     if (appender->torn) {
-        rc = write_full(appender->fd, "\n", 1, &written);
+        rc = fw_file_write_full(appender->fd, "\n", 1, &written);
         appender->size += written;
         written = 0;
     }
     if (rc == 0) {
         appender->torn = false;
-        rc = write_full(appender->fd, lines, size, &written);
+        rc = fw_file_write_full(appender->fd, lines, size, &written);
         appender->size += written;
         if (rc != 0) {
             appender->torn = written > 0 && lines[written - 1] != '\n';
@@ -397,12 +393,12 @@ int fw_appender_write(struct fw_appender *appender, const char *lines, size_t si
     if (done != NULL) {
         *done = written;
     }
-    return rc != 0 ? file_failed(reason, rc, "append to", appender->path) : 0;
+    return rc != 0 ? fw_file_failed(reason, rc, "append to", appender->path) : 0;
 }
 
 int fw_stderr_write(const char *lines, size_t size, size_t *done)
 {
-    return write_full(STDERR_FILENO, lines, size, done);
+    return fw_file_write_full(STDERR_FILENO, lines, size, done);
 }
 
 bool fw_stderr_is_journal(void)

@@ -16,6 +16,11 @@
 /* Far from where tags would run over: one request moves them by less than 2^52. */
 #define VIRTUAL_MAX (UINT64_C(1) << 62)
 
+/* What is held against a tenant is counted in these, of virtual time: so it fits 16 bits. */
+#define ELSEWHERE_PART      (FW_TENANT_STEP / 32)
+#define ELSEWHERE_PARTS_MAX (UINT64_C(32) * FW_SCHED_ELSEWHERE_MAX)
+static_assert(ELSEWHERE_PARTS_MAX <= UINT16_MAX, "fits struct fw_flow");
+
 struct dues {
     struct fw_heap ready;
     struct fw_heap held; /* By ns. */
@@ -76,7 +81,9 @@ void fw_dues_fini(struct fw_sched *sched)
 
 /*
  * Counts what other heads gave it since this was last asked. Each of its requests is put back by
- * FW_SCHED_ELSEWHERE_MAX units at most: however busy it is elsewhere, it goes then.
+ * FW_SCHED_ELSEWHERE_MAX units at most: however busy it is elsewhere, it goes then. These are units
+ * of weight 1, that is virtual time, the same for all: were they its own, a tenant of weight 3
+ * would be forgiven three times as much as one of weight 1 whenever another head was ahead.
  */
 static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
                           const struct fw_tenant *tenant)
@@ -88,12 +95,10 @@ static void flow_catch_up(const struct dues *dues, struct fw_flow *flow,
     }
     flow->seen = shared;
     if (elsewhere > 0) {
-        uint64_t step = load(&tenant->step);
-        uint64_t units = ((uint64_t)elsewhere + step / 2) / step;
-        uint64_t left = FW_SCHED_ELSEWHERE_MAX - flow->elsewhere;
-        units = units < left ? units : left;
-        flow->elsewhere = (uint16_t)(flow->elsewhere + units);
-        flow->tag += units * step;
+        uint64_t left = (ELSEWHERE_PARTS_MAX - flow->elsewhere) * ELSEWHERE_PART;
+        uint64_t held = (uint64_t)elsewhere < left ? (uint64_t)elsewhere : left;
+        flow->elsewhere += (uint16_t)((held + ELSEWHERE_PART - 1) / ELSEWHERE_PART);
+        flow->tag += held;
     } else if (flow->tag > dues->virtual_now) { /* It cost less than was thought. */
         uint64_t ahead = flow->tag - dues->virtual_now;
         uint64_t less = (uint64_t)-elsewhere;
@@ -283,12 +288,32 @@ static void tops_prefetch(struct fw_sched *sched, const struct dues *dues)
     __builtin_prefetch(flow->waiting_here.head.next, 1);
 }
 
+/* The first of a tenant's requests, if it may go: it is charged, and told whether it is shed. */
+static bool flow_let_go(struct fw_sched *sched, struct dues *dues, uint32_t number,
+                        struct fw_sched_request *request, int64_t *again_ns)
+{
+    struct fw_flow *flow = &sched->flows->of[number];
+    struct fw_tenant *tenant = tenant_of(sched, number);
+    request->is_shed = is_late(sched, tenant, request);
+    if (request->is_shed) {
+        return true;
+    }
+    uint64_t rate = rate_of(sched, tenant);
+    if (rate != 0 && !fw_tenant_take(tenant, rate, request->class.cost, sched->now_ns, again_ns)) {
+        return false;
+    }
+    flow_unthrottle(sched, number);
+    if (dues->by_weight) {
+        flow_go(sched, dues, flow, tenant, request->class.cost);
+    }
+    return true;
+}
+
 /* What the one on top gives out; NULL: it is not on top any more. */
 static struct fw_sched_request *top_try(struct fw_sched *sched, struct dues *dues)
 {
     uint32_t number = (uint32_t)dues->ready.entries[0].tenant;
     struct fw_flow *flow = &sched->flows->of[number];
-    struct fw_tenant *tenant = tenant_of(sched, number);
     struct fw_list_link *link = fw_list_first(&flow->waiting_here);
     if (link == NULL) {
         fw_heap_pop(&dues->ready);
@@ -297,7 +322,7 @@ static struct fw_sched_request *top_try(struct fw_sched *sched, struct dues *due
         return NULL;
     }
     if (dues->by_weight) {
-        flow_catch_up(dues, flow, tenant);
+        flow_catch_up(dues, flow, tenant_of(sched, number));
     }
     uint64_t key = flow_key(dues, flow);
     if (key > dues->ready.entries[0].key) {
@@ -305,24 +330,34 @@ static struct fw_sched_request *top_try(struct fw_sched *sched, struct dues *due
         return NULL;
     }
     struct fw_sched_request *request = FW_LIST_ENTRY(link, struct fw_sched_request, link);
-    request->is_shed = is_late(sched, tenant, request);
-    if (!request->is_shed) {
-        uint64_t rate = rate_of(sched, tenant);
-        int64_t again_ns;
-        if (rate != 0 &&
-            !fw_tenant_take(tenant, rate, request->class.cost, sched->now_ns, &again_ns)) {
-            flow_hold(sched, dues, flow, request, again_ns);
-            return NULL;
-        }
-        flow_unthrottle(sched, number);
-        if (dues->by_weight) {
-            flow_go(sched, dues, flow, tenant, request->class.cost);
-        }
+    int64_t again_ns;
+    if (!flow_let_go(sched, dues, number, request, &again_ns)) {
+        flow_hold(sched, dues, flow, request, again_ns);
+        return NULL;
     }
     struct fw_sched_request *popped = flow_pop(dues, flow);
     FW_ASSERT(popped == request);
     fw_heap_change_top(&dues->ready, flow_key(dues, flow));
     tops_prefetch(sched, dues);
+    return popped;
+}
+
+/* Its place among those who are ready is too early then, which top_try() sees. */
+struct fw_sched_request *fw_dues_dequeue_of(struct fw_sched *sched, uint32_t number)
+{
+    struct dues *dues = sched->state;
+    struct fw_flow *flow = &sched->flows->of[number];
+    struct fw_list_link *link = flow->is_ready ? fw_list_first(&flow->waiting_here) : NULL;
+    if (link == NULL) {
+        return NULL;
+    }
+    struct fw_sched_request *request = FW_LIST_ENTRY(link, struct fw_sched_request, link);
+    int64_t again_ns;
+    if (!flow_let_go(sched, dues, number, request, &again_ns)) {
+        return NULL;
+    }
+    struct fw_sched_request *popped = flow_pop(dues, flow);
+    FW_ASSERT(popped == request);
     return popped;
 }
 

@@ -37,6 +37,8 @@ FW_MUST_CHECK int fw_dues_init(struct fw_sched *sched, bool by_weight);
 void fw_dues_fini(struct fw_sched *sched);
 bool fw_dues_enqueue(struct fw_sched *sched, struct fw_sched_request *request);
 struct fw_sched_request *fw_dues_dequeue(struct fw_sched *sched);
+/* The next of this tenant, whatever the order, if it may go; else NULL. For policies by weight. */
+struct fw_sched_request *fw_dues_dequeue_of(struct fw_sched *sched, uint32_t number);
 void fw_dues_remove(struct fw_sched *sched, struct fw_sched_request *request);
 struct fw_sched_request *fw_dues_evacuate(struct fw_sched *sched);
 bool fw_dues_pass(struct fw_sched *sched, const struct fw_sched_request *request);
@@ -44,7 +46,9 @@ void fw_dues_charge(struct fw_sched *sched, const struct fw_sched_request *reque
 int64_t fw_dues_ready_ns(struct fw_sched *sched);
 
 /* All but the name and the init(). */
-#define FW_DUES_POLICY                                                                  \
-    .has_tenants = true, .fini = fw_dues_fini, .enqueue = fw_dues_enqueue,              \
-    .dequeue = fw_dues_dequeue, .remove = fw_dues_remove, .evacuate = fw_dues_evacuate, \
-    .pass = fw_dues_pass, .charge = fw_dues_charge, .ready_ns = fw_dues_ready_ns
+#define FW_DUES_POLICY FW_DUES_POLICY_BUT_DEQUEUE, .dequeue = fw_dues_dequeue
+/* And but how to choose. */
+#define FW_DUES_POLICY_BUT_DEQUEUE                                                \
+    .has_tenants = true, .fini = fw_dues_fini, .enqueue = fw_dues_enqueue,        \
+    .remove = fw_dues_remove, .evacuate = fw_dues_evacuate, .pass = fw_dues_pass, \
+    .charge = fw_dues_charge, .ready_ns = fw_dues_ready_ns

@@ -454,6 +454,14 @@ static void test_wfq_rate(void **state)
     rate_holds(FW_SCHED_WFQ, 7);
 }
 
+/* Without a cluster a cluster's rate is the node's. */
+static void test_share_rate(void **state)
+{
+    (void)state;
+    rate_holds(FW_SCHED_SHARE, 1);
+    rate_holds(FW_SCHED_SHARE, 7);
+}
+
 /* More than the burst may be taken at once if there is anything, and is paid for afterwards. */
 static void test_debt(void **state)
 {
@@ -793,6 +801,7 @@ int main(void)
         cmocka_unit_test(test_unknown_tenant),
         cmocka_unit_test(test_tbf_rate),
         cmocka_unit_test(test_wfq_rate),
+        cmocka_unit_test(test_share_rate),
         cmocka_unit_test(test_debt),
         cmocka_unit_test(test_rate_charged_later),
         cmocka_unit_test(test_rate_changed),
@@ -805,11 +814,15 @@ int main(void)
         cmocka_unit_test_with(test_urgent, CRR),
         cmocka_unit_test_with(test_urgent, WFQ),
         cmocka_unit_test_with(test_urgent, TBF),
+        cmocka_unit_test_with(test_urgent, SHARE),
+        cmocka_unit_test_with(test_urgent, GANG),
         cmocka_unit_test(test_urgent_past_held),
         cmocka_unit_test_with(test_shed, FIFO),
         cmocka_unit_test_with(test_shed, CRR),
         cmocka_unit_test_with(test_shed, WFQ),
         cmocka_unit_test_with(test_shed, TBF),
+        cmocka_unit_test_with(test_shed, SHARE),
+        cmocka_unit_test_with(test_shed, GANG),
         cmocka_unit_test(test_shed_while_held),
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_given_back_counts_once),

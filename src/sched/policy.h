@@ -20,6 +20,8 @@ extern const struct fw_sched_policy fw_sched_fifo;
 extern const struct fw_sched_policy fw_sched_crr;
 extern const struct fw_sched_policy fw_sched_wfq;
 extern const struct fw_sched_policy fw_sched_tbf;
+extern const struct fw_sched_policy fw_sched_share;
+extern const struct fw_sched_policy fw_sched_gang;
 
 /* The time, looked up now. */
 static inline int64_t fw_sched_time(struct fw_sched *sched)

@@ -261,18 +261,20 @@ static void scope_set_peer(struct fw_rule_scope *scope, const struct fw_address 
     }
 }
 
-bool fw_rules_know_listener(const struct fw_rules *rules, const struct fw_address *listener)
+const struct fw_rule *fw_rules_next_lost(const struct fw_rules *rules, uint32_t *from,
+                                         const struct fw_address *const *listeners, size_t count)
 {
-    if ((rules->conditions & FW_RULE_LISTENER) == 0) {
-        return true;
-    }
-    for (uint32_t i = 0; i < rules->count; i++) {
-        if ((rules->rules[i].conditions & FW_RULE_LISTENER) != 0 &&
-            listener_matches(&rules->rules[i], listener)) {
-            return true;
+    while (*from < rules->count) {
+        const struct fw_rule *rule = &rules->rules[(*from)++];
+        bool is_known = (rule->conditions & FW_RULE_LISTENER) == 0;
+        for (size_t i = 0; i < count && !is_known; i++) {
+            is_known = listener_matches(rule, listeners[i]);
+        }
+        if (!is_known) {
+            return rule;
         }
     }
-    return false;
+    return NULL;
 }
 
 void fw_rules_scope(const struct fw_rules *rules, const struct fw_rule_facts *facts,

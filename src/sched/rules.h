@@ -98,8 +98,12 @@ void fw_rules_destroy(struct fw_rules *rules);
 bool fw_rules_look_at_requests(const struct fw_rules *rules);
 /* Does some rule look at where clients come from? Else facts.peer may be NULL. */
 bool fw_rules_look_at_peers(const struct fw_rules *rules);
-/* Is there a rule for this listener, or none that names a listener at all? */
-bool fw_rules_know_listener(const struct fw_rules *rules, const struct fw_address *listener);
+/*
+ * The next rule, beginning with number *from, that names a listener which is none of these, and so
+ * will never hold; *from is behind it then. NULL: there is none.
+ */
+const struct fw_rule *fw_rules_next_lost(const struct fw_rules *rules, uint32_t *from,
+                                         const struct fw_address *const *listeners, size_t count);
 
 /* What is known of a connection. */
 struct fw_rule_facts {

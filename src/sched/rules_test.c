@@ -95,8 +95,16 @@ static void test_listener(void **state)
     assert_false(fw_rules_look_at_peers(rules));
     struct fw_address known = address_of("127.0.0.2:5");
     struct fw_address unknown = address_of("127.0.0.3:5");
-    assert_true(fw_rules_know_listener(rules, &known));
-    assert_false(fw_rules_know_listener(rules, &unknown));
+    /* The rules that name none of the two: all but the second. */
+    const struct fw_address *listeners[] = {&unknown, &known};
+    uint32_t from = 0;
+    static const uint32_t lost[] = {1, 3, 4, 5};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(lost); i++) {
+        const struct fw_rule *rule = fw_rules_next_lost(rules, &from, listeners, 2);
+        assert_non_null(rule);
+        assert_int_equal(rule->verdict.tenant, lost[i]);
+    }
+    assert_null(fw_rules_next_lost(rules, &from, listeners, 2));
     fw_rules_destroy(rules);
 }
 
@@ -159,7 +167,8 @@ static void test_none_and_the_verdict(void **state)
     rules = make(NULL, 0);
     fw_rules_scope(rules, &facts, &scope);
     assert_true(fw_rules_classify(rules, &scope, FW_RULE_READ, "key", 3).is_urgent);
-    assert_true(fw_rules_know_listener(rules, &listener)); /* None is named, so none is missed. */
+    uint32_t from = 0;
+    assert_null(fw_rules_next_lost(rules, &from, NULL, 0)); /* None is named, so none is missed. */
     fw_rules_destroy(rules);
     assert_int_equal(fw_rules_create(&rules, NULL, FW_RULES_MAX + 1, verdict), -E2BIG);
 }

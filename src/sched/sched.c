@@ -10,10 +10,9 @@
 #include "sched/tenants.h"
 
 const struct fw_sched_policy *const fw_sched_policies[] = {
-    [FW_SCHED_FIFO] = &fw_sched_fifo,
-    [FW_SCHED_CRR] = &fw_sched_crr,
-    [FW_SCHED_WFQ] = &fw_sched_wfq,
-    [FW_SCHED_TBF] = &fw_sched_tbf,
+    [FW_SCHED_FIFO] = &fw_sched_fifo,   [FW_SCHED_CRR] = &fw_sched_crr,
+    [FW_SCHED_WFQ] = &fw_sched_wfq,     [FW_SCHED_TBF] = &fw_sched_tbf,
+    [FW_SCHED_SHARE] = &fw_sched_share, [FW_SCHED_GANG] = &fw_sched_gang,
 };
 
 /* Why nothing may be given out just now. */

@@ -729,7 +729,8 @@ static void test_misuse(void **state)
     }
 #define cmocka_unit_test_every(test, before, after)                                               \
     ONE(test, before, after, FIFO), ONE(test, before, after, CRR), ONE(test, before, after, WFQ), \
-        ONE(test, before, after, TBF)
+        ONE(test, before, after, TBF), ONE(test, before, after, SHARE),                           \
+        ONE(test, before, after, GANG)
 
 int main(void)
 {

@@ -12,6 +12,11 @@
 
 enum { NAME_BUCKETS = 2 * FW_SCHED_TENANTS_MAX }; /* A power of two. */
 
+/* Without a grant it is looked so often whether there is one. */
+#define NO_GRANT_COMEBACK_NS INT64_C(10000000)
+/* A burst of a cluster that nobody configured: this part of its rate, over all nodes. */
+enum { CLUSTER_BURST_PART = 50 };
+
 static const struct fw_tenant_config plain_dues = {.weight = 1};
 
 /* Relaxed everywhere in this file: tenants.h says why. */
@@ -42,6 +47,10 @@ bool fw_tenant_take(struct fw_tenant *tenant, uint64_t rate, uint32_t cost, int6
                     int64_t *again_ns)
 {
     int64_t now = now_ns * FW_TENANT_TICKS;
+    if (FW_UNLIKELY(now_ns > load_signed(&tenant->rate_until_ns))) {
+        *again_ns = now_ns + NO_GRANT_COMEBACK_NS;
+        return false;
+    }
     int64_t burst = load_signed(&tenant->burst);
     int64_t token = fw_tenant_ticks(1, rate);
     int64_t price = fw_tenant_ticks(cost, rate);
@@ -103,29 +112,141 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* So many units at that rate, in ticks; at least one, or a bucket would never give any. */
+static int64_t burst_ticks(uint64_t burst, uint64_t rate)
+{
+    double ticks = (double)burst * (double)FW_TENANT_TICKS_PER_S / (double)rate;
+    int64_t limited = ticks < (double)FW_TENANT_BURST_MAX ? (int64_t)ticks : FW_TENANT_BURST_MAX;
+    int64_t token = fw_tenant_ticks(1, rate);
+    return limited > token ? limited : token;
+}
+
+/* Those of a rate that is this process's own. */
+static void dues_set_own(struct fw_tenant *tenant, const struct fw_tenant_config *config)
+{
+    uint64_t rate = smaller_limit(config->rate, config->cluster_rate);
+    uint64_t burst = config->burst != 0 ? config->burst : rate / 10;
+    int64_t burst_new = rate != 0 ? burst_ticks(burst, rate) : 0;
+    bool is_changed = load(&tenant->rate) != rate || load_signed(&tenant->burst) != burst_new ||
+                      load_signed(&tenant->rate_until_ns) != INT64_MAX;
+    atomic_store_explicit(&tenant->rate, rate, memory_order_relaxed);
+    atomic_store_explicit(&tenant->burst, burst_new, memory_order_relaxed);
+    if (is_changed) {
+        atomic_store_explicit(&tenant->empty_at, FW_TENANT_BUCKET_FULL, memory_order_relaxed);
+    }
+    atomic_store_explicit(&tenant->rate_until_ns, INT64_MAX, memory_order_relaxed);
+}
+
+/* Nothing is granted yet. A rate there must be: without one nothing would be limited. */
+static void dues_set_divided(struct fw_tenant *tenant, const struct fw_tenant_config *config)
+{
+    atomic_store_explicit(&tenant->rate_until_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&tenant->rate, smaller_limit(config->rate, config->cluster_rate),
+                          memory_order_relaxed);
+}
+
 static void dues_set(struct fw_tenants *tenants, uint32_t number,
                      const struct fw_tenant_config *config)
 {
     struct fw_tenant *tenant = &tenants->of[number];
-    tenants->about[number].config = *config;
-    tenants->about[number].config.name = tenants->about[number].name;
-    uint64_t rate = smaller_limit(config->rate, config->cluster_rate);
-    uint64_t burst = config->burst != 0 ? config->burst : rate / 10;
-    burst = burst != 0 ? burst : 1;
-    uint64_t burst_ticks =
-        rate != 0 ? (uint64_t)((double)burst * (double)FW_TENANT_TICKS_PER_S / (double)rate) : 0;
-    burst_ticks = burst_ticks < FW_TENANT_BURST_MAX ? burst_ticks : FW_TENANT_BURST_MAX;
-    /* A bucket that could not hold one token would never give any. */
-    uint64_t token = rate != 0 ? (uint64_t)fw_tenant_ticks(1, rate) : 0;
-    int64_t burst_new = (int64_t)(burst_ticks > token ? burst_ticks : token);
-    bool is_changed = load(&tenant->rate) != rate || load_signed(&tenant->burst) != burst_new;
+    struct fw_tenant_about *about = &tenants->about[number];
+    bool is_divided = tenants->is_divided && config->cluster_rate != 0;
+    about->config = *config;
+    about->config.name = about->name;
     atomic_store_explicit(&tenant->step, FW_TENANT_STEP / config->weight, memory_order_relaxed);
+    atomic_store_explicit(&tenant->delay_max_ns, config->delay_max_ns, memory_order_relaxed);
+    if (!is_divided) {
+        dues_set_own(tenant, config);
+    } else if (!about->is_divided) { /* Else it keeps its grant until there is another. */
+        dues_set_divided(tenant, config);
+    }
+    about->is_divided = is_divided;
+}
+
+void fw_tenants_divide(struct fw_tenants *tenants, bool is_divided)
+{
+    fw_mutex_lock(&tenants->lock);
+    tenants->is_divided = is_divided;
+    uint32_t count = atomic_load_explicit(&tenants->count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        struct fw_tenant_config config = tenants->about[i].config;
+        if (config.cluster_rate != 0) {
+            dues_set(tenants, i, &config);
+        }
+    }
+    atomic_fetch_add_explicit(&tenants->generation, 1, memory_order_relaxed);
+    fw_mutex_unlock(&tenants->lock);
+}
+
+/* What is in the bucket, or owed, becomes as many units at another rate. */
+static void bucket_convert(struct fw_tenant *tenant, int64_t full, double factor, int64_t burst,
+                           int64_t now)
+{
+    int64_t empty_at = load_signed(&tenant->empty_at);
+    int64_t converted;
+    do {
+        int64_t stock = now - empty_at < full ? now - empty_at : full;
+        double ticks = (double)stock * factor;
+        ticks = ticks > -(double)FW_TENANT_BURST_MAX ? ticks : -(double)FW_TENANT_BURST_MAX;
+        converted = now - (ticks < (double)burst ? (int64_t)ticks : burst);
+        FW_YIELD_POINT("sched: converts a bucket");
+    } while (!atomic_compare_exchange_weak_explicit(&tenant->empty_at, &empty_at, converted,
+                                                    memory_order_relaxed, memory_order_relaxed));
+}
+
+static void grant(struct fw_tenant *tenant, const struct fw_tenant_config *config, uint64_t part,
+                  int64_t until_ns, int64_t now_ns)
+{
+    uint64_t rate = smaller_limit(config->rate, part);
+    uint64_t burst = config->burst != 0 ? config->burst : config->cluster_rate / CLUSTER_BURST_PART;
+    int64_t burst_new = burst_ticks(burst, config->cluster_rate);
+    int64_t token = fw_tenant_ticks(1, rate);
+    burst_new = burst_new > token ? burst_new : token;
+    uint64_t rate_old = load(&tenant->rate);
+    bool has_filled = now_ns <= load_signed(&tenant->rate_until_ns);
+    int64_t full = has_filled ? load_signed(&tenant->burst) : 0;
+    double factor = (double)rate_old / (double)rate;
+    /* Heads look meanwhile: what they see first of the two must not be worth more than both. */
+    if (rate < rate_old) {
+        atomic_store_explicit(&tenant->rate, rate, memory_order_relaxed);
+    }
+    bucket_convert(tenant, full, factor, burst_new, now_ns * FW_TENANT_TICKS);
     atomic_store_explicit(&tenant->rate, rate, memory_order_relaxed);
     atomic_store_explicit(&tenant->burst, burst_new, memory_order_relaxed);
-    atomic_store_explicit(&tenant->delay_max_ns, config->delay_max_ns, memory_order_relaxed);
-    if (is_changed) {
-        atomic_store_explicit(&tenant->empty_at, FW_TENANT_BUCKET_FULL, memory_order_relaxed);
+    atomic_store_explicit(&tenant->rate_until_ns, until_ns, memory_order_relaxed);
+}
+
+void fw_tenants_grant(struct fw_tenants *tenants, uint32_t number, uint64_t part, int64_t until_ns,
+                      int64_t now_ns)
+{
+    fw_mutex_lock(&tenants->lock);
+    const struct fw_tenant_about *about = &tenants->about[number];
+    struct fw_tenant *tenant = &tenants->of[number];
+    if (about->is_divided && part == 0) {
+        atomic_store_explicit(&tenant->rate_until_ns, 0, memory_order_relaxed);
+    } else if (about->is_divided) {
+        grant(tenant, &about->config, part, until_ns, now_ns);
     }
+    fw_mutex_unlock(&tenants->lock);
+}
+
+uint64_t fw_tenants_part(const struct fw_tenants *tenants, uint32_t number, int64_t now_ns)
+{
+    const struct fw_tenant *tenant = &tenants->of[number];
+    return now_ns <= load_signed(&tenant->rate_until_ns) ? load(&tenant->rate) : 0;
+}
+
+uint64_t fw_tenants_round(struct fw_tenants *tenants)
+{
+    fw_mutex_lock(&tenants->lock);
+    uint64_t round = tenants->round;
+    fw_mutex_unlock(&tenants->lock);
+    return round;
+}
+
+void fw_tenants_granted(struct fw_tenants *tenants)
+{
+    atomic_fetch_add_explicit(&tenants->generation, 1, memory_order_relaxed);
 }
 
 static bool config_is_valid(const struct fw_tenant_config *config)
@@ -333,6 +454,19 @@ void fw_tenants_read(const struct fw_tenants *tenants, uint32_t tenant,
     fw_mutex_unlock(lock_of(tenants));
 }
 
+void fw_tenants_use(struct fw_tenants *tenants, uint32_t number, struct fw_tenant_use *use)
+{
+    *use = (struct fw_tenant_use){0};
+    fw_mutex_lock(&tenants->lock);
+    FW_LIST_FOR_EACH (&tenants->heads, struct fw_flows, link, flows) {
+        use->cost += fw_counter_get(&flows->of[number].cost);
+        use->waiting += fw_counter_get(&flows->of[number].waiting);
+        use->throttled += fw_counter_get(&flows->figures[number].throttled);
+        use->is_held |= fw_gauge_get(&flows->figures[number].throttled_since_ns) != 0;
+    }
+    fw_mutex_unlock(&tenants->lock);
+}
+
 struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
 {
     struct fw_flows *flows = calloc(1, sizeof *flows);
@@ -351,6 +485,12 @@ struct fw_flows *fw_flows_create(struct fw_tenants *tenants)
     fw_list_push_back(&tenants->heads, &flows->link);
     fw_mutex_unlock(&tenants->lock);
     return flows;
+}
+
+void fw_flows_count_open(struct fw_flows *flows, uint32_t cost)
+{
+    fw_counter_increment(&flows->figures[0].passed);
+    fw_counter_add(&flows->of[0].cost, cost);
 }
 
 /* Nobody waits here any more; what was counted is kept. */

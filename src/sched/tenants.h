@@ -17,6 +17,12 @@
  * configured, once per head, and a tenant that is limited is not one that is served often enough
  * for its word to be fought for.
  *
+ * Who divides a cluster's rates among its nodes (sched/share.h) grants this process its part of
+ * them, for a time. Heads look at that time themselves: a process that was stopped and wakes up has
+ * nothing left of a grant that ran out meanwhile, whichever of its threads runs first. A grant that
+ * is changed moves tokens, not time: a bucket keeps what it had, as far as it fits, and a higher
+ * rate fills it from then on. Else who is given a rate by turns would find a full bucket each time.
+ *
  * Memory for all tenants there may ever be is reserved when a set or a head is made, zeroed and
  * untouched: the system gives it when a tenant is first used. So configuring more of them while
  * heads work moves nothing, and handing in a request allocates nothing.
@@ -67,12 +73,14 @@ struct fw_tenant {
     _Atomic uint64_t rate; /* Units per second; 0: no limit. */
     _Atomic int64_t burst; /* In ticks: how long an empty bucket takes to be full. */
     _Atomic int64_t delay_max_ns;
+    _Atomic int64_t rate_until_ns; /* After that nothing goes until somebody grants more. */
 };
 
 /* The rest of it, under the set's lock. */
 struct fw_tenant_about {
     struct fw_tenant_config config;
-    uint64_t round; /* The last that named it. */
+    uint64_t round;  /* The last that named it. */
+    bool is_divided; /* Its rate is what was granted. */
     char name[FW_SCHED_NAME_MAX + 1];
 };
 
@@ -85,7 +93,7 @@ struct fw_flow {
     bool is_ready : 1;     /* In the heap of those who may go; */
     bool is_held : 1;      /* or of those who may not yet. */
     bool is_throttled : 1; /* It is or was just held, and none of its requests went since. */
-    uint16_t elsewhere;    /* Units of other heads that are held against its next request. */
+    uint16_t elsewhere;    /* What of other heads is held against its next request, see dues.c. */
     int32_t unshared; /* Units that `tag` knows of, and the shared virtual time does not yet. */
     /* Figures, as in struct fw_tenant_figures. */
     struct fw_counter cost;
@@ -117,13 +125,44 @@ struct fw_tenants {
     struct fw_tenant_about *about;
     _Atomic uint32_t count;
     _Atomic uint32_t generation; /* Rises with each change of dues. */
-    struct fw_mutex lock;        /* Guards the rest. */
-    struct fw_list heads;        /* Of struct fw_flows. */
-    struct fw_flows *past;       /* Sums of the heads that are gone. */
-    uint64_t round;              /* Of configuring. */
-    uint16_t *names;             /* Numbers plus one, by hash. */
+    _Atomic uint32_t chosen;     /* The tenant to serve now (sched/gang.h), plus one; 0: none. */
+    _Atomic int64_t chosen_until_ns;
+    struct fw_mutex lock;  /* Guards the rest. */
+    struct fw_list heads;  /* Of struct fw_flows. */
+    struct fw_flows *past; /* Sums of the heads that are gone. */
+    uint64_t round;        /* Of configuring. */
+    bool is_divided;       /* Cluster rates hold by grants only. */
+    uint16_t *names;       /* Numbers plus one, by hash. */
     void *memory;
 };
+
+/*
+ * From now on a cluster's rates are granted to this process part by part; or no longer, and each is
+ * this process's own.
+ */
+void fw_tenants_divide(struct fw_tenants *tenants, bool is_divided);
+
+/*
+ * The part of the cluster's rate that this process may have until then, in units per second; 0:
+ * nothing. One that has no cluster rate is left alone.
+ */
+void fw_tenants_grant(struct fw_tenants *tenants, uint32_t number, uint64_t part, int64_t until_ns,
+                      int64_t now_ns);
+/* What it may have by its grant, or by its own rate; 0: nothing, or as much as it likes. */
+uint64_t fw_tenants_part(const struct fw_tenants *tenants, uint32_t number, int64_t now_ns);
+/* Another number whenever dues were configured. */
+uint64_t fw_tenants_round(struct fw_tenants *tenants);
+/* Some grants have changed: who waits for tokens looks again. */
+void fw_tenants_granted(struct fw_tenants *tenants);
+
+/* What who grants wants to know: sums over the heads. */
+struct fw_tenant_use {
+    uint64_t cost;      /* As in struct fw_tenant_figures, as the next two. */
+    uint64_t throttled; /* Requests. */
+    uint64_t waiting;   /* Requests. */
+    bool is_held;       /* Waits for tokens now. */
+};
+void fw_tenants_use(struct fw_tenants *tenants, uint32_t number, struct fw_tenant_use *use);
 
 /* Makes what a head knows of them, and lists it; NULL: no memory. */
 struct fw_flows *fw_flows_create(struct fw_tenants *tenants);
@@ -143,6 +182,13 @@ static inline uint32_t fw_flows_number(const struct fw_flows *flows,
     uint32_t count = atomic_load_explicit(&flows->tenants->count, memory_order_relaxed);
     return FW_LIKELY(class->tenant < count) ? class->tenant : 0;
 }
+
+/*
+ * The default tenant was served, at that cost, by an owner of a head that had no need to ask it:
+ * under a policy that gives requests out as they come, where nobody is due anything. All that the
+ * scheduler costs such a server is here, where it can be measured.
+ */
+void fw_flows_count_open(struct fw_flows *flows, uint32_t cost);
 
 static inline uint32_t fw_sched_cost(uint32_t cost)
 {

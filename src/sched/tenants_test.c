@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "base/thread.h"
+#include "sched/tenant_metrics.h"
 #include "sched/tenants.h"
 #include "support/fail_memory.h"
 
@@ -291,6 +292,29 @@ static void test_shares_over_heads(void **state)
 }
 
 /*
+ * The same where the system lets one thread run for a while and then the other: what a head finds
+ * that the other has given is more than is held against anybody, and is cut by the same for both.
+ */
+static void test_shares_over_slices(void **state)
+{
+    (void)state;
+    enum { SLICE = 4000, SLICES = 40 };
+    weights_set(1, 3);
+    head_start(&heads[0], true);
+    head_start(&heads[1], true);
+    for (uint32_t i = 0; i < SLICES; i++) {
+        for (uint32_t j = 0; j < SLICE; j++) {
+            head_serve(&heads[i % 2]);
+        }
+    }
+    uint64_t one = heads[0].had[1] + heads[1].had[1];
+    uint64_t two = heads[0].had[2] + heads[1].had[2];
+    assert_in_range(two * 100 / one, 295, 305);
+    head_stop(&heads[0]);
+    head_stop(&heads[1]);
+}
+
+/*
  * Of equal weight, but one of them waits at a second head too, where it is alone. Where that head
  * gives it as much as the first gives in all, the first is the other's; where it gives less, the
  * first makes up for it.
@@ -429,6 +453,101 @@ static void test_threads(void **state)
     assert_int_equal(figures[0].cost + figures[1].cost, 2 * HEADS * ROUNDS);
 }
 
+/* What the registry tells of one tenant. */
+struct told {
+    const char *tenant;
+    uint32_t count;
+    uint64_t served, cost, delayed;
+    int64_t waiting, share;
+    uint64_t delays, delay_max;
+};
+
+static void told_note(const struct fw_metric_value *value, void *context)
+{
+    struct told *told = context;
+    if (strcmp(value->label, told->tenant) != 0) {
+        return;
+    }
+    assert_string_equal(value->label_name, "tenant");
+    told->count++;
+    const char *name = value->name + strlen("sched_tenant_");
+    if (strcmp(name, "served") == 0) {
+        told->served = value->counter;
+    } else if (strcmp(name, "cost") == 0) {
+        told->cost = value->counter;
+    } else if (strcmp(name, "delayed") == 0) {
+        told->delayed = value->counter;
+    } else if (strcmp(name, "waiting") == 0) {
+        told->waiting = value->gauge;
+    } else if (strcmp(name, "share") == 0) {
+        told->share = value->gauge;
+    } else if (strcmp(name, "delay") == 0) {
+        told->delays = fw_histogram_count(value->histogram);
+        told->delay_max = fw_histogram_max(value->histogram);
+    }
+}
+
+static int64_t metrics_now_ns;
+
+static int64_t metrics_now(struct fw_sched *sched)
+{
+    (void)sched;
+    return metrics_now_ns;
+}
+
+static int take(struct fw_sched_getter *getter, struct fw_sched_request *request)
+{
+    (void)getter;
+    (void)request;
+    return 0;
+}
+
+/* Two of three requests are served, the second after 1,000 ns. */
+static void test_metrics(void **state)
+{
+    (void)state;
+    static struct fw_tenant_metrics collected;
+    static struct fw_metrics metrics;
+    struct fw_sched head;
+    struct fw_sched_getter getter = {.ready = take};
+    struct fw_sched_request requests[3] = {0};
+    assert_int_equal(
+        fw_tenants_configure(tenants, &(struct fw_tenant_config){.name = "web", .weight = 1}, 1),
+        0);
+    fw_metrics_init(&metrics);
+    fw_tenant_metrics_begin(&collected, &metrics, tenants);
+    metrics_now_ns = 5000;
+    assert_int_equal(fw_sched_init(&head, &(struct fw_sched_config){.policy = FW_SCHED_WFQ,
+                                                                    .tenants = tenants,
+                                                                    .now = metrics_now}),
+                     0);
+    fw_sched_get_next(&head, &getter);
+    for (uint32_t i = 0; i < 3; i++) {
+        requests[i].class = (struct fw_sched_class){.tenant = 1, .client = i, .cost = 3};
+        fw_sched_incoming(&head, &requests[i]);
+    }
+    metrics_now_ns += 1000;
+    fw_sched_get_next(&head, &getter);
+    struct told web = {.tenant = "web"};
+    fw_metrics_visit(&metrics, told_note, &web);
+    assert_int_equal(web.count, 9);
+    assert_int_equal(web.served, 2);
+    assert_int_equal(web.cost, 6);
+    assert_int_equal(web.delayed, 1);
+    assert_int_equal(web.waiting, 1);
+    assert_int_equal(web.share, 1000000);
+    assert_int_equal(web.delays, 2);
+    assert_int_equal(web.delay_max, 1023);
+    struct told rest = {.tenant = "default"};
+    fw_metrics_visit(&metrics, told_note, &rest);
+    assert_int_equal(rest.count, 9);
+    assert_int_equal(rest.served + rest.cost + rest.delays, 0);
+    fw_sched_cancel(&head, &requests[2]);
+    fw_sched_fini(&head);
+    fw_tenant_metrics_end(&collected);
+    fw_metrics_fini(&metrics);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,10 +557,12 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test_setup_teardown(test_bucket, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shares_over_heads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shares_over_slices, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_more_than_its_share_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_past_elsewhere_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_figures_of_heads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,8 +44,34 @@ static struct fw_sched_request **client_find(struct fw_turns *turns,
     return place;
 }
 
+/* The first of its client, whose place in the table that is. */
+static void client_table(struct fw_sched_request **place, struct fw_sched_request *request)
+{
+    request->is_tabled = true;
+    request->next_client = NULL;
+    *place = request;
+}
+
+/* One that was alone in its list gets company. */
+static void sole_table(struct fw_turns *turns, const struct fw_list *list)
+{
+    struct fw_sched_request *sole = FW_LIST_ENTRY(list->head.next, struct fw_sched_request, link);
+    if (!sole->is_tabled) {
+        FW_ASSERT(sole->link.next == &list->head);
+        client_table(client_find(turns, sole), sole);
+    }
+}
+
 void fw_turns_push(struct fw_turns *turns, struct fw_list *list, struct fw_sched_request *request)
 {
+    request->is_tabled = false;
+    request->has_others = false; /* `behind` is not touched before there is one. */
+    if (fw_list_is_empty(list)) {
+        request->is_first = true;
+        fw_list_push_back(list, &request->link);
+        return;
+    }
+    sole_table(turns, list);
     struct fw_sched_request **place = client_find(turns, request);
     request->is_first = *place == NULL;
     if (!request->is_first) {
@@ -57,9 +83,7 @@ void fw_turns_push(struct fw_turns *turns, struct fw_list *list, struct fw_sched
         fw_list_push_back(&first->behind, &request->link);
         return;
     }
-    request->has_others = false; /* `behind` is not touched before there is one. */
-    request->next_client = NULL;
-    *place = request;
+    client_table(place, request);
     fw_list_push_back(list, &request->link);
 }
 
@@ -68,6 +92,9 @@ static struct fw_sched_request *client_succeed(struct fw_turns *turns,
                                                struct fw_sched_request *request)
 {
     FW_ASSERT(request->is_first);
+    if (!request->is_tabled) {
+        return NULL;
+    }
     struct fw_sched_request **place = client_find(turns, request);
     FW_ASSERT(*place == request);
     struct fw_list_link *link = request->has_others ? fw_list_pop_front(&request->behind) : NULL;
@@ -77,6 +104,7 @@ static struct fw_sched_request *client_succeed(struct fw_turns *turns,
     }
     struct fw_sched_request *next = FW_LIST_ENTRY(link, struct fw_sched_request, link);
     next->is_first = true;
+    next->is_tabled = true;
     next->has_others = true;
     fw_list_init(&next->behind);
     fw_list_append(&next->behind, &request->behind);

@@ -12,6 +12,10 @@
  * requests themselves. So it needs no memory per client, takes any number of clients, and handing
  * in a request cannot fail. A record per client would have to be allocated, or run out.
  *
+ * Who is alone in its list has nobody to take turns with and is not in the table; it goes there
+ * when another comes. With ten thousand tenants of one request each, what is not looked up in the
+ * table is a tenth of the time of a request.
+ *
  * There is one table per head, and as many lists of turns as the policy has: one (`crr`), or one
  * per tenant (`wfq`). Concurrency: its head's.
  */

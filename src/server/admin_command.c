@@ -89,8 +89,44 @@ static int run_stats(void *context, struct fw_jobs *jobs, const char *arguments,
     return 0;
 }
 
+/* Says what it shall be; `stats replication` says when it is. */
+static int role_wish(struct fw_server *server, enum fw_repl_role role, const char *arguments,
+                     struct fw_jobs_output *output)
+{
+    bool is_forced = strcmp(arguments, "force") == 0;
+    if (arguments[0] != '\0' && !is_forced) {
+        fw_jobs_print(output, "%s [force]\n", role == FW_REPL_ROLE_MASTER ? "promote" : "demote");
+        return -EINVAL;
+    }
+    int rc = fw_replication_wish(server, role, is_forced);
+    if (rc == -ENOTSUP) {
+        fw_jobs_print(output, "this server does not replicate, or has no --repl-master\n");
+    } else if (rc == -EAGAIN) {
+        fw_jobs_print(output,
+                      "a copy from the master is not whole: items are missing here; promote "
+                      "another slave, or say 'promote force'\n");
+    }
+    return rc;
+}
+
+static int run_promote(void *context, struct fw_jobs *jobs, const char *arguments,
+                       struct fw_jobs_output *output)
+{
+    (void)jobs;
+    return role_wish(context, FW_REPL_ROLE_MASTER, arguments, output);
+}
+
+static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments,
+                      struct fw_jobs_output *output)
+{
+    (void)jobs;
+    return role_wish(context, FW_REPL_ROLE_SLAVE, arguments, output);
+}
+
 const struct fw_jobs_command fw_admin_commands[] = {
     {"connections", "[LIMIT]: who is connected", run_connections},
+    {"demote", "drop the clients and follow the master", run_demote},
+    {"promote", "[force]: become the master", run_promote},
     {"stats", "[GROUP]: what memcached's stats shows", run_stats},
 };
 const size_t fw_admin_commands_count = FW_ARRAY_LENGTH(fw_admin_commands);

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "engine/core.h"
+#include "sched/tenants.h"
 #include "server/state.h"
 
 /* With its place in a pool and in the reactor. The limit is 1 KiB, but there are ten thousands. */
@@ -33,6 +34,24 @@ static struct fw_connection *connection_of(struct fw_stream *stream)
 
 /* ---- admission ----------------------------------------------------------------------------- */
 
+/* For who looks at a trace. */
+static inline void connection_mark(struct fw_connection *connection, const char *what)
+{
+    if (FW_UNLIKELY(connection->core->engine->trace != NULL)) {
+        fw_fom_mark(&connection->fom, what);
+    }
+}
+
+/* It may have a turn. */
+static inline void connection_admit(struct fw_connection *connection)
+{
+    connection->is_admitted = true;
+    connection_mark(connection, "ADMIT");
+    if (connection != connection->core->serving) { /* Else it looks when this returns. */
+        fw_fom_wake(&connection->fom);
+    }
+}
+
 /* The scheduler's call-back: this connection is next. */
 static int connection_admitted(struct fw_sched_getter *getter, struct fw_sched_request *request)
 {
@@ -41,21 +60,47 @@ static int connection_admitted(struct fw_sched_getter *getter, struct fw_sched_r
         return 0; /* The core ends. */
     }
     struct fw_connection *connection = FW_CONTAINER_OF(request, struct fw_connection, request);
-    connection->is_admitted = true;
+    core->admitted = connection;
     connection->is_shed = request->is_shed;
-    fw_fom_mark(&connection->fom, "ADMIT");
-    if (connection != core->serving) { /* Else it looks when this returns. */
-        fw_fom_wake(&connection->fom);
-    }
+    connection_admit(connection);
     return 0;
 }
 
-/* Uses the admission up, and lets the next one in. */
-static void connection_pass_on(struct fw_connection *connection)
+/* It has something to do. */
+static inline void connection_hand_in(struct fw_connection *connection)
 {
+    if (FW_LIKELY(connection->core->is_open)) {
+        connection_admit(connection);
+    } else {
+        fw_sched_incoming(&connection->core->sched, &connection->request);
+    }
+}
+
+/* Uses the admission up. If it was the head's, that lets the next one in. */
+static inline void connection_pass_on(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
     FW_ASSERT(connection->is_admitted);
     connection->is_admitted = false;
-    fw_sched_get_next(&connection->core->sched, &connection->core->getter);
+    if (FW_UNLIKELY(core->admitted == connection)) {
+        core->admitted = NULL;
+        connection->is_shed = false;
+        fw_sched_get_next(&core->sched, &core->getter);
+    }
+}
+
+/* The same for one that has more to do: behind all who wait; if nobody does, at once. */
+static void connection_pass_on_and_return(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    fw_counter_increment(&core->metrics->conn_yields);
+    if (core->admitted == connection) { /* It is there when the head chooses. */
+        fw_sched_incoming(&core->sched, &connection->request);
+        connection_pass_on(connection);
+    } else {
+        connection_pass_on(connection);
+        connection_hand_in(connection);
+    }
 }
 
 /* Takes back that it has something to do. */
@@ -91,7 +136,10 @@ static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class c
         connection->held = verdict;
         return FW_GATE_HOLD;
     }
-    return connection->is_shed ? FW_GATE_REFUSE : FW_GATE_PASS;
+    bool is_read_only =
+        atomic_load_explicit(&core->server->cache.is_read_only, memory_order_relaxed);
+    return connection->is_shed || (is_read_only && class == FW_COMMAND_WRITE) ? FW_GATE_REFUSE
+                                                                              : FW_GATE_PASS;
 }
 
 /* Whose it is, by what is known of it before a request is. */
@@ -129,7 +177,7 @@ static void connection_readable(struct fw_stream *stream)
 {
     struct fw_connection *connection = connection_of(stream);
     connection->is_waiting = false;
-    fw_sched_incoming(&connection->core->sched, &connection->request);
+    connection_hand_in(connection);
 }
 
 /* ---- input --------------------------------------------------------------------------------- */
@@ -329,10 +377,11 @@ static bool connection_depart(struct fw_fom *fom)
 {
     struct fw_connection *connection = connection_of_fom(fom);
     struct fw_server_core *core = connection->core;
-    if (!connection->is_open || connection->is_closing || connection->is_admitted ||
+    if (!connection->is_open || connection->is_closing || core->admitted == connection ||
         connection->unsent != NULL) {
         return false; /* It has something under way here. */
     }
+    connection->is_admitted = false; /* By nobody: it is still to be read, over there. */
     connection_hide(connection);
     if (fw_sched_is_waiting(&connection->request)) {
         fw_sched_cancel(&core->sched, &connection->request);
@@ -367,39 +416,35 @@ static enum fw_step connection_rest(struct fw_connection *connection)
         fw_stream_wait(&connection->stream);
     }
     if (FW_LIKELY(server->config.idle_timeout_ns == 0)) {
-        return fw_fom_wait(fom, FW_CONNECTION_WAIT);
+        return fw_fom_wait(fom, FW_CONNECTION_SERVE);
     }
     /* Relaxed: its own. */
     int64_t since = atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
-    return fw_fom_wait_until(fom, FW_CONNECTION_WAIT, since + server->config.idle_timeout_ns);
+    return fw_fom_wait_until(fom, FW_CONNECTION_SERVE, since + server->config.idle_timeout_ns);
 }
 
-/* One turn has ended, or a reply was sent at last: where to go from here. */
+/* It is not admitted; or a reply was sent at last: where to go from here. */
 static enum fw_step connection_go_on(struct fw_connection *connection)
 {
     struct fw_fom *fom = &connection->fom;
     if (connection->is_last || connection->is_broken) {
         return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
     }
-    if (connection->is_admitted) {
-        return fw_fom_goto(fom, FW_CONNECTION_SERVE);
-    }
     if (fw_sched_is_waiting(&connection->request)) {
-        return fw_fom_wait(fom, FW_CONNECTION_WAIT);
+        return fw_fom_wait(fom, FW_CONNECTION_SERVE);
     }
     if (connection->needs_input) {
         return connection_rest(connection);
     }
-    fw_sched_incoming(&connection->core->sched, &connection->request);
-    return connection->is_admitted ? fw_fom_goto(fom, FW_CONNECTION_SERVE)
-                                   : fw_fom_wait(fom, FW_CONNECTION_WAIT);
+    connection_hand_in(connection); /* If it is let in at once, that has woken it. */
+    return fw_fom_wait(fom, FW_CONNECTION_SERVE);
 }
 
-static enum fw_step connection_wait(struct fw_connection *connection)
+/* A tick of one that is not admitted: new, moved, timed out, or to notice a change. */
+static enum fw_step connection_look(struct fw_connection *connection)
 {
     struct fw_fom *fom = &connection->fom;
-    bool is_idle = !connection->is_admitted && !fw_sched_is_waiting(&connection->request);
-    if (FW_UNLIKELY(fw_fom_timed_out(fom)) && is_idle) {
+    if (fw_fom_timed_out(fom) && !fw_sched_is_waiting(&connection->request)) {
         fw_counter_increment(&connection->core->metrics->idle_kicks);
         return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
     }
@@ -422,7 +467,9 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     struct fw_cache_local *cache = &core->cache;
     struct fw_cache_gate *gate = cache->gate;
     uint64_t bytes_before = fw_reply_length(&cache->reply);
-    if (FW_UNLIKELY(connection->is_shed)) {
+    /* Relaxed: it changes while there are no clients. */
+    if (FW_UNLIKELY(connection->is_shed ||
+                    atomic_load_explicit(&cache->cache->is_read_only, memory_order_relaxed))) {
         cache->gate = &core->gate;
     }
     struct fw_session_step step = fw_session_run(
@@ -436,7 +483,9 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     uint64_t bytes = received + fw_reply_length(&cache->reply) - bytes_before;
     uint32_t cost = fw_session_cost(step.commands, step.keys, bytes);
     core->tick_cost += cost;
-    if (FW_LIKELY(!connection->is_shed)) {
+    if (FW_LIKELY(core->admitted != connection)) {
+        fw_flows_count_open(core->sched.flows, cost);
+    } else if (!connection->is_shed) {
         fw_sched_charge(&core->sched, &connection->request, cost);
     }
     return step.end;
@@ -483,7 +532,8 @@ static enum outcome connection_turn(struct fw_connection *connection)
 
 /*
  * Before the scheduler chooses: asks who else has come, if that was not done for some time. The
- * engine does it between two rounds, but a round has many ticks.
+ * engine does it between two rounds, but a round has many ticks. While the reactor brings many at a
+ * time there may be more behind them, and one of those may be the one to choose.
  */
 static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uint32_t cost)
 {
@@ -494,7 +544,11 @@ static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uin
     core->unseen_cost += cost + FW_CONNECTION_TURN_COST;
     if (core->unseen_cost >= FW_CONNECTION_LOOK_COST) {
         core->unseen_cost = 0;
-        (void)fw_reactor_poll(core->reactor, 0);
+        uint32_t looks = 1;
+        while (fw_reactor_poll(core->reactor, 0) >= FW_CONNECTION_LOOK_MANY &&
+               looks < FW_CONNECTION_LOOKS) {
+            looks++;
+        }
     }
 }
 
@@ -513,9 +567,12 @@ static enum outcome turn_end(struct fw_connection *connection, enum outcome outc
     return outcome;
 }
 
-/* May the tick go on with another turn, if the scheduler lets it? */
+/* May the tick go on with another turn, since the connection was let in again? */
 static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
 {
+    if (core->is_open) {
+        return turns < FW_CONNECTION_TURNS && core->engine->queue.length == 0;
+    }
     return turns < FW_CONNECTION_TURNS &&
            (core->policy == FW_SCHED_FIFO || core->tick_cost < FW_CONNECTION_TICK_COST);
 }
@@ -524,21 +581,24 @@ static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
 static enum outcome connection_turns(struct fw_connection *connection)
 {
     struct fw_server_core *core = connection->core;
-    enum outcome outcome = MORE;
+    enum outcome outcome;
+    uint32_t turns = 0;
     core->tick_cost = 0;
-    for (uint32_t i = 0; tick_goes_on(core, i) && connection->is_admitted; i++) {
+    do {
         uint32_t cost_before = core->tick_cost;
+        connection_mark(connection, "TURN");
         fw_counter_increment(&core->metrics->turns);
         outcome = connection->is_broken ? OVER : connection_turn(connection);
         if (core->policy != FW_SCHED_FIFO) {
             outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
         }
-        if (outcome == MORE) { /* Behind all who wait; if nobody does, at once. */
-            fw_counter_increment(&core->metrics->conn_yields);
-            fw_sched_incoming(&core->sched, &connection->request);
+        if (outcome != MORE) {
+            connection_pass_on(connection);
+            break;
         }
-        connection_pass_on(connection);
-    }
+        connection_pass_on_and_return(connection);
+        turns++;
+    } while (connection->is_admitted && tick_goes_on(core, turns));
     if (outcome != KEPT) {
         outcome = connection_flush(connection, outcome);
     }
@@ -554,20 +614,25 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     struct fw_fom *fom = &connection->fom;
     FW_ASSERT(connection->is_admitted && connection->unsent == NULL);
     FW_ASSERT(fw_reply_is_empty(&core->cache.reply));
-    fw_cache_local_set_time(&core->cache, fw_fom_now(fom));
+    int64_t now_ns = core->engine->now;
+    if (now_ns != core->now_ns) { /* The first of its round. */
+        core->now_ns = now_ns;
+        fw_cache_local_set_time(&core->cache, now_ns);
+    }
     /* Relaxed: only shown, and its own. */
-    atomic_store_explicit(&connection->active_ns, fw_fom_now(fom), memory_order_relaxed);
+    atomic_store_explicit(&connection->active_ns, now_ns, memory_order_relaxed);
     core->serving = connection;
     input_claim(connection);
     enum outcome outcome = connection_turns(connection);
     core->serving = NULL;
     input_leave(connection);
+    fw_repl_nudge(&core->server->replication.repl);
     switch (outcome) {
     case IDLE:
         return connection_rest(connection);
     case MORE:
         return connection->is_admitted ? fw_fom_yield(fom, FW_CONNECTION_SERVE)
-                                       : fw_fom_wait(fom, FW_CONNECTION_WAIT);
+                                       : fw_fom_wait(fom, FW_CONNECTION_SERVE);
     case KEPT:
         return fw_fom_goto(fom, FW_CONNECTION_SEND);
     case OVER:
@@ -650,11 +715,18 @@ static enum fw_step connection_close(struct fw_connection *connection)
 static enum fw_step connection_tick(struct fw_fom *fom)
 {
     struct fw_connection *connection = connection_of_fom(fom);
+    const struct fw_server *server = connection->listening->server;
+    /* Relaxed: who raises it wakes us then. */
+    if (FW_UNLIKELY(connection->term !=
+                    atomic_load_explicit(&server->replication.term, memory_order_relaxed))) {
+        return fom->phase >= FW_PHASE_FIRST && fom->phase != FW_CONNECTION_CLOSE
+                   ? fw_fom_goto(fom, FW_CONNECTION_CLOSE)
+                   : connection_close(connection);
+    }
     switch (fom->phase) {
-    case FW_CONNECTION_WAIT:
-        return connection_wait(connection);
     case FW_CONNECTION_SERVE:
-        return connection_serve(connection);
+        return FW_LIKELY(connection->is_admitted) ? connection_serve(connection)
+                                                  : connection_look(connection);
     case FW_CONNECTION_SEND:
         return connection_send(connection);
     default:
@@ -669,15 +741,8 @@ static enum fw_step connection_tick(struct fw_fom *fom)
  * it has drained before the domain does, so nothing is lost by failing those who wait.
  */
 static const struct fw_phase connection_phases[] = {
-    {"WAIT", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
-    {"SERVE",
-     FW_PHASE_BIT(FW_CONNECTION_WAIT) | FW_PHASE_BIT(FW_CONNECTION_SEND) |
-         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
-     false},
-    {"SEND",
-     FW_PHASE_BIT(FW_CONNECTION_WAIT) | FW_PHASE_BIT(FW_CONNECTION_SERVE) |
-         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
-     true},
+    {"SERVE", FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
+    {"SEND", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
     {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), false},
 };
 
@@ -717,7 +782,9 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     core->engine = engine;
     core->reactor = engine->reactor;
     core->owner = NULL;
+    core->admitted = NULL;
     core->serving = NULL;
+    core->now_ns = 0;
     core->seen_ns = 0;
     core->unseen_cost = 0;
     core->gate.ask = gate_ask;

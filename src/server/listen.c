@@ -57,6 +57,7 @@ static int connection_start(struct fw_server *server, struct fw_listening *liste
     connection->listening = listening;
     connection->fd = fd;
     connection->needs_input = true;
+    connection->term = atomic_load(&server->replication.term);
     connection->request.class = (struct fw_sched_class){.client = server->next_client, .cost = 1};
     atomic_init(&connection->active_ns, fw_clock_now_ns());
     fw_session_init(&connection->session, server->next_client);
@@ -120,6 +121,12 @@ static void listening_accepted(struct fw_listener *listener, int fd)
     }
     server->is_short_told = false;
     figure_increment(&server->accepted_count);
+    if (FW_UNLIKELY(fw_replication_refuses(&server->replication))) {
+        struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
+        figure_increment(&server->rejected_count);
+        fw_listener_refuse(listener, fd, &nothing);
+        return;
+    }
     if (!connection_count_up(server)) {
         listening_refuse(listening, fd);
         return;

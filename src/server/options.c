@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/options.h"
 
+#include <fairway/volume.h>
+
 #include "base/base.h"
 #include "engine/core.h"
 #include "io/clock.h"
@@ -29,6 +31,9 @@ const struct fw_option fw_server_options[] = {
         .max = 65535, .unit = "connections", .help = "connections that may wait to be accepted"),
     ROW(SIZE, memory, "memory-limit", .flag = 'm', .unit = "MiB", .default_text = "64",
         .min = 2 << 20, .max = INT64_C(1) << 44, .help = "memory for items and their table"),
+    ROW(STRING, memory_file, "memory-file", .flag = 'e', .value_name = "FILE",
+        .help = "keep all items over a restart: they are written there at a clean stop, and read "
+                "at the next start"),
     ROW(BOOL, no_evictions, "disable-evictions", .flag = 'M', .default_text = "no",
         .help = "answer an error when memory is used up instead of dropping items"),
     ROW(SIZE, item_size, "max-item-size", .flag = 'I', .default_text = "1m", .min = 1024,
@@ -92,6 +97,25 @@ const struct fw_option fw_server_counters_options[] = {
 };
 const size_t fw_server_counters_options_count = FW_ARRAY_LENGTH(fw_server_counters_options);
 
+#define VOLUME(type, field, option_name, ...)                                    \
+    FW_OPTION_##type(struct fw_server_volume_config, field, .section = "volume", \
+                     .name = option_name, __VA_ARGS__)
+
+const struct fw_option fw_server_volume_options[] = {
+    VOLUME(STRING, group, "group", .value_name = "PATH",
+           .help = "disk of a group of volumes ('fairway volume'); none if not given"),
+    VOLUME(STRING, host, "host", .value_name = "NAME",
+           .help = "be the agent of this host of the group"),
+    VOLUME(BOOL, is_manager, "manager", .default_text = "no",
+           .help = "be the manager of the group; it has one"),
+    VOLUME(UINT, pool_min, "pool-min", .default_text = "16", .min = 1, .max = FW_VOLUME_EXTENTS_MAX,
+           .unit = "extents", .help = "what the manager always gives a host in advance"),
+    VOLUME(DURATION, interval_ns, "interval", .unit = "ms", .default_text = "100",
+           .min = FW_NS_PER_MS, .max = (int64_t)FW_RING_BEAT_MS * FW_NS_PER_MS,
+           .help = "how often to look into the rings"),
+};
+const size_t fw_server_volume_options_count = FW_ARRAY_LENGTH(fw_server_volume_options);
+
 /* With memcached's letter, or 0. */
 #define TEXT(option_flag, option_name)                                                             \
     FW_OPTION_STRING(struct fw_server_ignored, text, .name = (option_name), .flag = (option_flag), \
@@ -111,7 +135,6 @@ const struct fw_option fw_server_ignored_options[] = {
     YES('L', "enable-largepages"),
     TEXT('D', "prefix-delimiter"),
     YES('W', "disable-watch"),
-    TEXT('e', "memory-file"),
     TEXT('N', "napi-ids"),
     TEXT(0, "hashpower"),
     TEXT(0, "tail-repair-time"),

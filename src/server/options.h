@@ -18,7 +18,10 @@
 #include "cache/cache.h"
 #include "engine/options.h"
 #include "jobs/options.h"
+#include "repl/options.h"
 #include "sched/tenant_options.h"
+#include "server/cluster.h"
+#include "server/volumes.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
 
@@ -38,11 +41,12 @@ struct fw_server_config {
     uint64_t unix_mode;
     const char *admin_socket; /* A path, or NULL: none. */
     uint64_t backlog;
-    uint64_t memory;      /* Bytes for items and table. */
-    uint64_t item_size;   /* Bytes of the largest item, counted as memcached does. */
-    uint64_t connections; /* At the same time. */
-    bool refuses_fast;    /* Beyond that they are told so and closed; else they wait. */
-    uint64_t threads;     /* Localities; 0: as the engine's options say. */
+    uint64_t memory;         /* Bytes for items and table. */
+    const char *memory_file; /* Where items are kept over a restart; NULL: nowhere. */
+    uint64_t item_size;      /* Bytes of the largest item, counted as memcached does. */
+    uint64_t connections;    /* At the same time. */
+    bool refuses_fast;       /* Beyond that they are told so and closed; else they wait. */
+    uint64_t threads;        /* Localities; 0: as the engine's options say. */
     uint64_t turn_commands;
     int64_t idle_timeout_ns; /* 0: never. */
     int64_t drain_ns;
@@ -61,6 +65,9 @@ struct fw_server_config {
 
     /* Of the parts; each has a table of its own. All zero is sensible. */
     struct fw_server_counters_config counters;
+    struct fw_repl_config repl;
+    struct fw_server_volume_config volume;
+    struct fw_server_cluster_config cluster;
     struct fw_engine_config engine;
     struct fw_jobs_config jobs;
     struct fw_sched_config sched;             /* Of which only the policy is an option. */
@@ -75,6 +82,9 @@ extern const size_t fw_server_options_count;
 
 extern const struct fw_option fw_server_counters_options[];
 extern const size_t fw_server_counters_options_count;
+
+extern const struct fw_option fw_server_volume_options[];
+extern const size_t fw_server_volume_options_count;
 
 /* What is accepted and ignored: one field for each kind of value, all rows write there. */
 struct fw_server_ignored {

@@ -11,11 +11,14 @@
 
 #include "base/assert.h"
 #include "cache/auth.h"
+#include "cache/stats.h"
 #include "engine/core.h"
 #include "io/address.h"
 #include "io/clock.h"
+#include "io/file_stream.h"
 #include "io/random.h"
 #include "jobs/metrics.h"
+#include "server/image.h"
 #include "server/listen.h"
 #include "server/state.h"
 
@@ -197,6 +200,15 @@ static int server_make_cores(struct fw_server *server, struct fw_reason *reason)
     return 0;
 }
 
+/* Makes room in lane 0 for services that run as long as the server does. */
+static void lanes_widen(struct fw_jobs_policy *policy, uint32_t services)
+{
+    uint32_t percent = (100 * services + policy->workers - 1) / policy->workers;
+    if (services > 1 && policy->lane_percent[0] < percent) {
+        policy->lane_percent[0] = percent;
+    }
+}
+
 /* The job kernel with the services that always run. */
 static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
 {
@@ -206,6 +218,7 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
     if (server->config.jobs.workers > 0) {
         fw_jobs_configure(&policy, &server->config.jobs);
     }
+    lanes_widen(&policy, 1 + fw_volumes_services(&server->config.volume));
     int rc = fw_jobs_create(&server->jobs, &policy, &why);
     if (rc != 0) {
         return fw_reason_set(reason, rc, "cannot make the job kernel: %s", why.text);
@@ -226,8 +239,14 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
         (void)fw_reason_errno(reason, rc, "cannot start the sweeper");
         goto no_sweeper;
     }
+    rc = fw_volumes_begin(&server->volumes, server->jobs, &server->config.volume, reason);
+    if (rc != 0) {
+        goto no_volumes;
+    }
     return 0;
 
+no_volumes:
+    fw_sweeper_end(&server->sweeper);
 no_sweeper:
     fw_metrics_unregister(&server->metrics, &fw_jobs_metrics_of(server->jobs)->source);
 no_metrics:
@@ -239,6 +258,7 @@ not_started:
 
 static void server_end_jobs(struct fw_server *server)
 {
+    fw_volumes_end(&server->volumes);
     fw_sweeper_end(&server->sweeper);
     int rc = fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL);
     FW_ASSERT(rc == 0);
@@ -253,8 +273,14 @@ static int server_start(struct fw_server *server, struct fw_reason *reason)
     if (rc != 0) {
         return rc;
     }
+    rc = fw_replication_init(server);
+    if (rc != 0) {
+        server_end_jobs(server);
+        return fw_reason_errno(reason, rc, "cannot prepare replication");
+    }
     rc = fw_domain_start(server->domain);
     if (rc != 0) {
+        fw_replication_fini(server);
         server_end_jobs(server);
         return fw_reason_errno(reason, rc, "cannot start the engine's threads");
     }
@@ -302,6 +328,64 @@ no_tenants:
     return rc;
 }
 
+/* ---- the image, see image.h ---------------------------------------------------------------- */
+
+static double seconds(int64_t ns)
+{
+    return (double)ns / (double)FW_NS_PER_S;
+}
+
+/* Whatever is wrong with it, the server serves: with an empty cache. */
+static void server_load_image(struct fw_server *server)
+{
+    const char *path = server->config.memory_file;
+    struct fw_image image;
+    struct fw_reason reason;
+    int rc =
+        path != NULL ? fw_image_load(server->jobs, &server->cache, path, &image, &reason) : -ENOENT;
+    server->has_image = rc == 0;
+    if (rc == 0) {
+        FW_LOG(server, NOTICE,
+               "read %" PRIu64 " items from %s, %" PRIu64 " bytes, in %.2f s; %" PRIu64
+               " had expired, %" PRIu64 " did not fit",
+               image.items, path, image.bytes, seconds(image.took_ns), image.expired,
+               image.refused);
+    } else if (path != NULL && rc == -ENOENT) {
+        FW_LOG(server, NOTICE, "starting empty: there is no %s from a clean stop", path);
+    } else if (path != NULL) {
+        FW_LOG(server, WARNING, "starting empty: cannot use %s: %s", path, reason.text);
+    }
+}
+
+/* Before the first client is served: from now on the image is of the past. */
+static void server_drop_image(struct fw_server *server)
+{
+    struct fw_reason reason;
+    if (server->has_image && fw_file_remove(server->config.memory_file, &reason) != 0) {
+        /* The sweeper's local: nobody else is there yet, and to flush is one step. */
+        fw_table_flush(server->sweeper.local->table);
+        FW_LOG(server, WARNING, "starting empty: a crash would bring back the old items, for %s",
+               reason.text);
+    }
+    server->has_image = false;
+}
+
+static void server_save_image(struct fw_server *server)
+{
+    const char *path = server->config.memory_file;
+    struct fw_image image;
+    struct fw_reason reason;
+    if (path == NULL) {
+        return;
+    }
+    if (fw_image_save(server->jobs, &server->cache, path, &image, &reason) != 0) {
+        FW_LOG(server, ERROR, "the items are not kept: %s", reason.text);
+        return;
+    }
+    FW_LOG(server, NOTICE, "kept %" PRIu64 " items in %s, %" PRIu64 " bytes, in %.2f s",
+           image.items, path, image.bytes, seconds(image.took_ns));
+}
+
 int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
                      struct fw_reason *reason)
 {
@@ -323,8 +407,17 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         free(made);
         return rc;
     }
+    rc = fw_server_cluster_open(made, reason);
+    if (rc != 0) {
+        fw_server_destroy(made);
+        return rc;
+    }
+    server_load_image(made);
     /* First, so that who sees it listen can administer it. */
     rc = fw_admin_open(made, reason);
+    if (rc == 0) { /* Its role is known before it listens. */
+        rc = fw_replication_open(made, reason);
+    }
     if (rc == 0) {
         rc = fw_listen_open(made, reason);
     }
@@ -332,6 +425,7 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         fw_server_destroy(made);
         return rc == -EINVAL ? rc : -EADDRNOTAVAIL;
     }
+    fw_tenancy_check_listeners(made);
     *server = made;
     return 0;
 }
@@ -339,6 +433,18 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index)
 {
     return index < server->listening_count ? &server->listening[index].listener.address : NULL;
+}
+
+bool fw_server_visit_stats(struct fw_server *server, const char *group,
+                           void (*emit)(void *context, const char *name, const char *value),
+                           void *context)
+{
+    return fw_stats_visit(&server->cache, group, emit, context);
+}
+
+bool fw_server_is_ready(const struct fw_server *server)
+{
+    return atomic_load(&server->wish) == FW_SERVER_RUN;
 }
 
 struct fw_metrics *fw_server_metrics(struct fw_server *server)
@@ -386,7 +492,8 @@ void fw_server_connection_gone(struct fw_server *server)
         atomic_store(&server->has_room, true);
         fw_reactor_wake(server->reactor);
     }
-    if (FW_UNLIKELY(atomic_load(&server->is_draining))) {
+    if (FW_UNLIKELY(atomic_load(&server->is_draining) ||
+                    fw_replication_refuses(&server->replication))) {
         fw_reactor_wake(server->reactor);
     }
 }
@@ -429,9 +536,11 @@ static void server_end(struct fw_server *server)
     server_wish(server, FW_SERVER_DRAIN);
     fw_listen_close(server);
     fw_admin_close(server);
+    fw_replication_close(server);
     if (atomic_load(&server->wish) == FW_SERVER_DRAIN) {
         server_drain(server);
     }
+    fw_server_cluster_close(server);
     (void)fw_domain_stop(server->domain, 0);
     FW_ASSERT(atomic_load(&server->connection_count) == 0);
     if (server->has_signals) {
@@ -445,20 +554,25 @@ static void server_end(struct fw_server *server)
 
 void fw_server_run(struct fw_server *server)
 {
+    server_drop_image(server);
     while (atomic_load(&server->wish) == FW_SERVER_RUN) {
         (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
         fw_listen_resume(server);
         fw_admin_look(server);
+        fw_replication_look(server);
     }
     server_end(server);
+    server_save_image(server);
 }
 
 void fw_server_destroy(struct fw_server *server)
 {
     server_wish(server, FW_SERVER_STOP);
     server_end(server);
+    fw_replication_fini(server);
     server_end_jobs(server);
     fw_admin_fini(server);
+    fw_server_cluster_fini(server);
     server_end_cores(server);
     fw_domain_destroy(server->domain);
     fw_reactor_destroy(server->reactor);
@@ -476,10 +590,10 @@ static void signal_end(struct fw_signals *signals, int number, pid_t sender)
     struct fw_server *server = FW_CONTAINER_OF(signals, struct fw_server, signals);
     FW_LOG(server, NOTICE, "stopping: signal %s from process %d", sigabbrev_np(number),
            (int)sender);
-    if (number == SIGTERM) {
-        fw_server_drain(server);
-    } else {
+    if (number == SIGINT) {
         fw_server_stop(server);
+    } else {
+        fw_server_drain(server);
     }
 }
 
@@ -500,6 +614,7 @@ static void signal_reload(struct fw_signals *signals, int number, pid_t sender)
 static const struct fw_signal_event signal_events[] = {
     {.number = SIGTERM, .received = signal_end},
     {.number = SIGINT, .received = signal_end},
+    {.number = SIGUSR1, .received = signal_end},
     {.number = SIGHUP, .received = signal_reload},
 };
 

@@ -37,9 +37,9 @@ FW_MUST_CHECK int fw_server_create(struct fw_server **server, const struct fw_se
 const struct fw_address *fw_server_address(const struct fw_server *server, uint32_t index);
 
 /*
- * SIGTERM drains the server, SIGINT stops it, SIGHUP opens the log's file again and calls
- * `reload`, if that is not NULL, to read again what may change. A program blocks them before it
- * creates the server, so that who saw it listen may stop it: until they are opened they wait.
+ * SIGTERM and SIGUSR1 drain the server, SIGINT stops it, SIGHUP opens the log's file again and
+ * calls `reload`, if that is not NULL, to read again what may change. A program blocks them before
+ * it creates the server, so that who saw it listen may stop it: until they are opened they wait.
  */
 void fw_server_signals_block(void);
 FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload)(void *context),
@@ -66,6 +66,17 @@ void fw_server_destroy(struct fw_server *server);
 
 /* Where all parts of the server count, for a program that has more to add or wants to read it. */
 struct fw_metrics *fw_server_metrics(struct fw_server *server);
+
+/*
+ * Calls emit() with each name and value of a group of figures, as `stats` shows them; "" is the
+ * general group. False: there is no such group. Any thread.
+ */
+bool fw_server_visit_stats(struct fw_server *server, const char *group,
+                           void (*emit)(void *context, const char *name, const char *value),
+                           void *context);
+
+/* Does it take clients? Any thread. */
+bool fw_server_is_ready(const struct fw_server *server);
 
 /* Switches the engine's trace on; and writes what it has to `sink`. Any thread. See engine.h. */
 FW_MUST_CHECK int fw_server_trace(struct fw_server *server);

@@ -25,11 +25,14 @@
 #include "engine/core.h"
 #include "io/reactor.h"
 #include "io/signal.h"
+#include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
 #include "server/options.h"
+#include "server/replication.h"
 #include "server/sweeper.h"
 #include "server/tenancy.h"
+#include "server/volumes.h"
 
 enum { FW_LISTENERS_MAX = 32 };
 
@@ -57,13 +60,18 @@ struct fw_server {
     struct fw_metrics metrics;
     struct fw_cache cache;
     struct fw_sweeper sweeper;
+    struct fw_volumes volumes;
     struct fw_tenants *tenants;
+    struct fw_replication replication;
+    struct fw_tenant_metrics tenant_metrics;
 
     /* Of the thread that runs it. */
     struct fw_reactor *reactor;
-    struct fw_admin *admin; /* Or NULL. */
+    struct fw_admin *admin;            /* Or NULL. */
+    struct fw_server_cluster *cluster; /* Or NULL; its metrics are anyone's. */
     struct fw_signals signals;
     bool has_signals;
+    bool has_image;                /* Its items are in the cache, and the file is still there. */
     void (*reload)(void *context); /* Or NULL. */
     void *reload_context;
     struct fw_listening listening[FW_LISTENERS_MAX];

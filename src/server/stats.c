@@ -151,6 +151,11 @@ static void rows_general(const struct rows *rows)
         ROW_COUNTER(rows, sums, idle_kicks, "idle_kicks");
     }
     row_number(rows, "lru_crawler_starts", figure(&server->sweeper.round_count));
+    if (server->config.volume.group != NULL) {
+        row_number(rows, "volume_managers", figure(&server->volumes.managers));
+        row_number(rows, "volume_agents", figure(&server->volumes.agents));
+        row_number(rows, "volume_pool", figure(&server->volumes.pool));
+    }
 }
 
 /* As bound, if there is one: with the port that the system chose for 0. */
@@ -297,6 +302,10 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
         rows_conns(&rows, server);
     } else if (strcmp(group, "threads") == 0) {
         rows_threads(&rows);
+    } else if (strcmp(group, "replication") == 0) {
+        fw_replication_stats(server, emit, emit_context);
+    } else if (strcmp(group, "epochs") == 0) {
+        fw_server_stats_epochs(server, emit, emit_context);
     } else if (strcmp(group, "tenants") == 0) {
         fw_server_stats_tenants(server, emit, emit_context);
     } else {

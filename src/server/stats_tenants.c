@@ -100,7 +100,7 @@ void fw_server_stats_tenants(struct fw_server *server, fw_stat_emit emit, void *
     }
     emit(context, "policy", fw_sched_policy_names[policy]);
     (void)snprintf(value, sizeof value, "%" PRIu32, count);
-    emit(context, "tenants", value);
+    emit(context, "count", value);
     (void)snprintf(value, sizeof value, "%" PRIu64, cost_all);
     emit(context, "cost", value);
     (void)snprintf(value, sizeof value, "%" PRId64,

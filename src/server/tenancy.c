@@ -88,6 +88,7 @@ static int ruling_create(struct fw_ruling **made, const struct fw_tenant_section
         free(ruling);
         return rc;
     }
+    ruling->is_empty = sections->count == 0;
     atomic_init(&ruling->user_count, 1);
     rc = ruling_set_texts(ruling, sections, tenants);
     if (rc != 0) {
@@ -118,6 +119,7 @@ static void core_take_ruling(struct fw_server_core *core)
     struct fw_ruling *old = core->ruling;
     core->ruling = ruling;
     core->cache.gate = fw_rules_look_at_requests(ruling->rules) ? &core->gate : NULL;
+    core->is_open = core->policy == FW_SCHED_FIFO && ruling->is_empty;
     if (old != NULL) {
         fw_tenancy_put(old);
     }
@@ -138,6 +140,7 @@ static void core_change(struct fw_message *message)
             FW_LOG(server, ERROR, "core %u stays with its policy: %s", core->engine->index,
                    strerrordesc_np(-rc));
             core->policy = before;
+            core->is_open = false;
         }
     }
     fw_mutex_lock(&server->lock);
@@ -187,12 +190,36 @@ int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
     rc = ruling_create(&server->ruling, sections, server->tenants, reason);
     if (rc != 0) {
         fw_tenants_destroy(server->tenants);
+        return rc;
     }
-    return rc;
+    fw_tenant_metrics_begin(&server->tenant_metrics, &server->metrics, server->tenants);
+    return 0;
+}
+
+void fw_tenancy_check_listeners(struct fw_server *server)
+{
+    const struct fw_address *listeners[FW_LISTENERS_MAX];
+    for (uint32_t i = 0; i < server->listening_count; i++) {
+        listeners[i] = &server->listening[i].listener.address;
+    }
+    enum fw_sched_policy_number policy;
+    struct fw_ruling *ruling = fw_tenancy_get(server, &policy);
+    const struct fw_rule *rule;
+    for (uint32_t from = 0; (rule = fw_rules_next_lost(ruling->rules, &from, listeners,
+                                                       server->listening_count)) != NULL;) {
+        char text[FW_ADDRESS_TEXT_SIZE];
+        fw_address_format(&rule->listener, text);
+        FW_LOG(server, WARNING,
+               "a rule of [tenant %s] names the listener %s, and this server has none like it: the "
+               "rule will never hold",
+               fw_tenants_name(server->tenants, rule->verdict.tenant), text);
+    }
+    fw_tenancy_put(ruling);
 }
 
 void fw_tenancy_fini(struct fw_server *server)
 {
+    fw_tenant_metrics_end(&server->tenant_metrics);
     fw_tenancy_put(server->ruling);
     fw_tenants_destroy(server->tenants);
 }
@@ -212,6 +239,8 @@ int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections 
     server->policy = policy;
     fw_mutex_unlock(&server->lock);
     fw_tenancy_put(old);
+    fw_tenancy_check_listeners(server);
+    fw_server_cluster_look(server);
     cores_tell(server);
     return 0;
 }
@@ -221,5 +250,6 @@ void fw_tenancy_open_up(struct fw_server *server)
     fw_mutex_lock(&server->lock);
     server->policy = FW_SCHED_FIFO;
     fw_mutex_unlock(&server->lock);
+    fw_server_cluster_look(server);
     cores_tell(server);
 }

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <fairway/sched.h>
@@ -33,6 +34,7 @@ struct fw_server_core;
 /* Constant once made. */
 struct fw_ruling {
     _Atomic uint32_t user_count;
+    bool is_empty; /* No tenant has a section: all are the default's, and that is due nothing. */
     struct fw_rules *rules;
     char **texts; /* What each tenant's section says behind `match`, by its number; or NULL. */
     uint32_t text_count;
@@ -49,6 +51,9 @@ FW_MUST_CHECK int fw_tenancy_change(struct fw_server *server,
                                     enum fw_sched_policy_number policy, struct fw_reason *reason);
 /* The same thread, when it drains: rates hold no longer. */
 void fw_tenancy_open_up(struct fw_server *server);
+
+/* It listens: tells the log of rules that name a listener which the server does not have. */
+void fw_tenancy_check_listeners(struct fw_server *server);
 
 /* The newest ruling and policy, for any thread that wants to look; put() when it has looked. */
 struct fw_ruling *fw_tenancy_get(struct fw_server *server, enum fw_sched_policy_number *policy);

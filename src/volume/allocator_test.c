@@ -19,7 +19,7 @@
 #include "ring/core.h"
 #include "support/volume.h"
 
-enum { DISK_SIZE = 900 << 10, AGENTS = 2, POOL = 4 };
+enum { DISK_SIZE = 960 << 10, AGENTS = 2, POOL = 4 };
 
 static struct fw_disk_memory *memory;
 static struct fw_volume_manager *manager;
@@ -597,6 +597,8 @@ static void test_volumes(void **state)
     VOLUME_OK(fw_volume_manager_resize(manager, "a", 30, why));
     VOLUME_OK(fw_volume_open(&volumes[0], agents[1], "a", why));
     assert_int_equal(fw_volume_size(volumes[0]), 30);
+    /* That it is open the manager finds in the ring when it is asked. */
+    assert_int_equal(fw_volume_manager_resize(manager, "a", 29, NULL), -EBUSY);
     assert_int_equal(fw_volume_manager_remove(manager, "a", NULL), -EBUSY);
     VOLUME_OK(fw_volume_close(volumes[0], why));
     uint64_t free_before = manager->metadata.free_count;

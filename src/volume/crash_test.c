@@ -23,7 +23,7 @@
 #include "support/volume.h"
 
 enum {
-    DISK_SIZE = 560 << 10,
+    DISK_SIZE = 620 << 10,
     AGENTS = 2,
     SIZE = 8, /* Of each volume. */
     MARKS = 4096,

@@ -105,6 +105,11 @@ int fw_volume_metadata_snapshot(const struct fw_volume_metadata *metadata,
 {
     struct fw_volume_message change;
     int rc = snapshot_hosts(metadata, sink, &change);
+    if (rc == 0 && metadata->command != 0) {
+        fw_volume_message_init(&change, FW_VOLUME_COMMANDED);
+        change.value = metadata->command;
+        rc = sink->take(sink->context, &change);
+    }
     for (uint32_t i = 0; rc == 0 && i < metadata->volumes_end; i++) {
         if (metadata->volumes[i].is_used) {
             rc = snapshot_volume(&metadata->volumes[i], sink, &change);

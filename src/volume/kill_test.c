@@ -23,7 +23,7 @@
 #include "support/virtual_clock.h"
 #include "support/volume.h"
 
-enum { DISK_SIZE = 560 << 10, AGENTS = 2, SIZE = 8, ACTORS = 3, MANAGER = 2, SCRIPT = 40 };
+enum { DISK_SIZE = 620 << 10, AGENTS = 2, SIZE = 8, ACTORS = 3, MANAGER = 2, SCRIPT = 40 };
 
 static const char *const hosts[AGENTS] = {"one", "two"};
 static const char *const names[AGENTS] = {"a", "b"};

@@ -155,6 +155,8 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
 {
     struct fw_reason *reason = fw_volume_reason(public_reason);
     const struct fw_disk_options disk_options = {.path = options->path, .flags = FW_DISK_DIRECT};
+    const struct fw_disk_options up_options = {
+        .path = options->path, .flags = FW_DISK_DIRECT, .engine = FW_DISK_ENGINE_CALLER};
     struct fw_volume_agent *agent = agent_make();
     if (agent == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot open an agent");
@@ -163,7 +165,7 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
     int rc = fw_disk_open(&agent->disk, &disk_options, reason);
     agent->disk = rc == 0 ? agent->disk : NULL;
     if (rc == 0) {
-        rc = fw_disk_open(&agent->up_disk, &disk_options, reason);
+        rc = fw_disk_open(&agent->up_disk, &up_options, reason);
         agent->up_disk = rc == 0 ? agent->up_disk : NULL;
     }
     if (rc == 0) {
@@ -488,8 +490,8 @@ static int step_phases(struct fw_volume_agent *agent, struct fw_reason *reason)
     while (rc == 0) {
         enum fw_volume_phase before = phase_get(agent);
         switch (before) {
-        case FW_VOLUME_LEFT: /* The manager has connected us again. */
-            phase_set(agent, FW_VOLUME_START);
+        case FW_VOLUME_LEFT: /* Another thread has learnt it just now. */
+            rc = fw_reason_set(reason, -ESHUTDOWN, "the manager has disconnected this host");
             break;
         case FW_VOLUME_START:
             rc = step_start(agent, reason);
@@ -514,11 +516,9 @@ int fw_volume_agent_step(struct fw_volume_agent *agent, struct fw_ring_reason *p
     struct fw_reason *reason = fw_volume_reason(public_reason);
     fw_mutex_lock(&agent->turn);
     fw_mutex_lock(&agent->lock);
-    int rc = agent->broken;
+    int rc = fw_volume_agent_check(agent, reason); /* Who has left touches the rings no more. */
     fw_mutex_unlock(&agent->lock);
-    if (rc != 0) {
-        (void)fw_reason_set(reason, rc, "the agent has failed; open it anew");
-    } else {
+    if (rc == 0) {
         rc = fw_ring_poll(agent->up, public_reason);
     }
     if (rc == FW_RING_SUSPENDED) {

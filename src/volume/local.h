@@ -5,8 +5,9 @@
  * Its life on the down ring:
  *
  *     START ──suspend──► ASKED ──acknowledged──► drop all, resume ──► RESUMED ──list──► RUNNING
- *       ▲ the pool is empty from here                                                   │
- *       └────────────── LEFT ◄── the manager has suspended the up ring ─────────────────┘
+ *         the pool is empty from here                                                   │
+ *                       LEFT ◄── the manager has suspended the up ring ─────────────────┘
+ *                       (for good: the rings may be another host's, once it has said goodbye)
  *
  * and one allocation:
  *

@@ -45,6 +45,16 @@ static const struct {
     {FW_VOLUME_PLACED, "placed"},
     {FW_VOLUME_FREED, "freed"},
     {FW_VOLUME_QUARANTINED, "quarantined"},
+    {FW_VOLUME_COMMANDED, "commanded"},
+    {FW_VOLUME_CREATE, "create"},
+    {FW_VOLUME_RESIZE, "resize"},
+    {FW_VOLUME_REMOVE, "remove"},
+    {FW_VOLUME_CONNECT, "connect"},
+    {FW_VOLUME_DISCONNECT, "disconnect"},
+    {FW_VOLUME_RECLAIM, "reclaim"},
+    {FW_VOLUME_FLUSH, "flush"},
+    {FW_VOLUME_SHUTDOWN, "shutdown"},
+    {FW_VOLUME_CANCEL, "cancel"},
 };
 
 const char *fw_volume_kind_name(enum fw_volume_kind kind)
@@ -82,6 +92,16 @@ bool fw_volume_name_is_valid(const char *name)
         is_valid = name_byte_is_valid(name[i]);
     }
     return is_valid;
+}
+
+int fw_volume_name_check(const char *name, struct fw_reason *reason)
+{
+    return fw_volume_name_is_valid(name)
+               ? 0
+               : fw_reason_set(reason, -EINVAL,
+                               "'%.80s' is no name: up to %d letters, digits and +_.- are, not "
+                               "beginning with - or .",
+                               name, FW_VOLUME_NAME_MAX);
 }
 
 void fw_volume_message_init(struct fw_volume_message *message, enum fw_volume_kind kind)

@@ -58,6 +58,18 @@ enum fw_volume_kind {
     FW_VOLUME_PLACED = 40,      /* HOST becomes VOLUME. */
     FW_VOLUME_FREED = 41,       /* HOST, VOLUME or SET_ASIDE becomes FREE. */
     FW_VOLUME_QUARANTINED = 42, /* HOST becomes SET_ASIDE. */
+    FW_VOLUME_COMMANDED = 43,   /* The operator's command `value` has been done. */
+
+    /* Commands of an operator; `number` is the command's. */
+    FW_VOLUME_CREATE = 48,
+    FW_VOLUME_RESIZE = 49,
+    FW_VOLUME_REMOVE = 50,
+    FW_VOLUME_CONNECT = 51,
+    FW_VOLUME_DISCONNECT = 52,
+    FW_VOLUME_RECLAIM = 53,
+    FW_VOLUME_FLUSH = 54,
+    FW_VOLUME_SHUTDOWN = 55,
+    FW_VOLUME_CANCEL = 56, /* The command `value` before this one. */
 };
 
 /*
@@ -109,3 +121,6 @@ void fw_volume_message_init(struct fw_volume_message *message, enum fw_volume_ki
 
 /* Letters, digits and "+_.-", not beginning with '-' or '.', as LVM has it; not empty. */
 bool fw_volume_name_is_valid(const char *name);
+
+/* 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_volume_name_check(const char *name, struct fw_reason *reason);

@@ -23,6 +23,10 @@ static const enum fw_volume_kind kinds[] = {
     FW_VOLUME_VOLUME_ADDED,  FW_VOLUME_VOLUME_RESIZED, FW_VOLUME_VOLUME_REMOVED,
     FW_VOLUME_VOLUME_OPENED, FW_VOLUME_VOLUME_CLOSED,  FW_VOLUME_GRANTED,
     FW_VOLUME_PLACED,        FW_VOLUME_FREED,          FW_VOLUME_QUARANTINED,
+    FW_VOLUME_COMMANDED,     FW_VOLUME_CREATE,         FW_VOLUME_RESIZE,
+    FW_VOLUME_REMOVE,        FW_VOLUME_CONNECT,        FW_VOLUME_DISCONNECT,
+    FW_VOLUME_RECLAIM,       FW_VOLUME_FLUSH,          FW_VOLUME_SHUTDOWN,
+    FW_VOLUME_CANCEL,
 };
 
 static void message_fill(struct fw_volume_message *message, enum fw_volume_kind kind, uint32_t runs)

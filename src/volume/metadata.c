@@ -327,7 +327,7 @@ static int apply_host(struct fw_volume_metadata *metadata, const struct fw_volum
 static int apply_any(struct fw_volume_metadata *metadata, const struct fw_volume_message *change,
                      struct fw_reason *reason)
 {
-    switch (change->kind) {
+    switch ((int)change->kind) {
     case FW_VOLUME_HOST_ADDED:
     case FW_VOLUME_HOST_REMOVED:
         return apply_host(metadata, change, reason);
@@ -342,13 +342,10 @@ static int apply_any(struct fw_volume_metadata *metadata, const struct fw_volume
     case FW_VOLUME_FREED:
     case FW_VOLUME_QUARANTINED:
         return apply_runs(metadata, change, reason);
-    case FW_VOLUME_PLACE:
-    case FW_VOLUME_GIVE_BACK:
-    case FW_VOLUME_RETURN:
-    case FW_VOLUME_OPEN:
-    case FW_VOLUME_CLOSE:
-    case FW_VOLUME_FREE:
-    case FW_VOLUME_KEEP:
+    case FW_VOLUME_COMMANDED:
+        metadata->command = change->value;
+        return 0;
+    default:
         break;
     }
     return fw_reason_set(reason, -EBADMSG, "a message '%s' is no change of the metadata",

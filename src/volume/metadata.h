@@ -59,6 +59,7 @@ struct fw_volume_metadata {
     uint64_t free_count;
     uint64_t number;     /* Of the last change. */
     uint64_t generation; /* Of the last grant. */
+    uint64_t command;    /* Of an operator, that was done last; 0: none. */
     uint64_t cursor;     /* Where to look for free extents next. */
     struct fw_volume_extent *extents;
     uint32_t *places; /* Heads of chains of extents, by volume and logical extent. */

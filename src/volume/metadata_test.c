@@ -359,7 +359,7 @@ static struct fw_disk_memory *group_make(uint64_t size)
 static void test_plain_damage(void **state)
 {
     (void)state;
-    struct fw_disk_memory *memory = group_make(400 << 10);
+    struct fw_disk_memory *memory = group_make(460 << 10);
     struct fw_volume_store *store;
     struct fw_volume_metadata loaded;
     struct fw_reason reason;
@@ -380,7 +380,7 @@ static void test_plain_damage(void **state)
     assert_int_equal(store->ops->load(store, &loaded, NULL), 0);
     fw_volume_metadata_fini(&loaded);
     memory->bytes[8192 + 20] ^= 1;
-    for (uint64_t at = 8192; at < 400 << 10; at += 4096) { /* Both bodies. */
+    for (uint64_t at = 8192; at < 460 << 10; at += 4096) { /* Both bodies. */
         memory->bytes[at + 50] ^= 1;
     }
     assert_int_equal(store->ops->load(store, &loaded, &reason), -EBADMSG);
@@ -412,7 +412,7 @@ static void test_plain_layout(void **state)
     assert_int_equal(fw_volume_plain_format(&memory->disk, &wrong, &reason), -EINVAL);
     fw_disk_close(&memory->disk);
     /* The last extent ends where the disk does, or just before. */
-    for (uint64_t size = 400 << 10; size < 410 << 10; size += 512) {
+    for (uint64_t size = 460 << 10; size < 470 << 10; size += 512) {
         struct fw_volume_store *store;
         memory = group_make(size);
         assert_int_equal(fw_volume_plain_open(&store, &memory->disk, NULL), 0);

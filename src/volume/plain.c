@@ -6,6 +6,7 @@
  *     block 1        the manager's lease (lease.h)
  *     slot 0, 1      metadata: header and a snapshot; each save goes to the slot of the older one
  *     log            a ring, format 2
+ *     commands       two rings of a fixed size: to the manager from operators, and back
  *     rings          two for each host: up, down
  *     extents
  */
@@ -26,9 +27,9 @@
 
 enum {
     BLOCK = 4096,
-    VERSION = 2, /* Of the head. */
     SLOTS = 2 * BLOCK,
     RING_MIN = 7 * BLOCK, /* Room for a message. */
+    HEAD_VERSION = 3,
     /* Of a snapshot, at worst: an extent alone in its change; a volume with two users. */
     PER_EXTENT = FW_VOLUME_HEADER_SIZE + FW_VOLUME_RUN_SIZE,
     PER_VOLUME = 3 * FW_VOLUME_HEADER_SIZE + FW_VOLUME_NAME_MAX,
@@ -107,9 +108,14 @@ static uint64_t log_offset(const struct plain *plain)
     return SLOTS + 2 * plain->slot_size;
 }
 
+static uint64_t orders_offset(const struct plain *plain)
+{
+    return log_offset(plain) + plain->log_size;
+}
+
 static uint64_t ring_offset(const struct plain *plain, uint32_t index)
 {
-    return log_offset(plain) + plain->log_size + index * plain->ring_size;
+    return orders_offset(plain) + 2 * (uint64_t)RING_MIN + index * plain->ring_size;
 }
 
 static uint64_t rings_end(const struct plain *plain)
@@ -124,8 +130,8 @@ static uint64_t data_offset(const struct plain *plain)
 
 static uint64_t slot_size(uint64_t extents, uint32_t hosts, uint32_t volumes)
 {
-    return BLOCK + round_up(extents * PER_EXTENT + (uint64_t)hosts * PER_HOST +
-                            (uint64_t)volumes * PER_VOLUME);
+    return BLOCK + round_up(FW_VOLUME_HEADER_SIZE + extents * PER_EXTENT +
+                            (uint64_t)hosts * PER_HOST + (uint64_t)volumes * PER_VOLUME);
 }
 
 /* ---- the head ---- */
@@ -140,7 +146,7 @@ static uint32_t head_crc(const struct head *head)
 static void head_write(const struct plain *plain, uint8_t *block)
 {
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
-    struct head head = {.version = htole32(VERSION),
+    struct head head = {.version = htole32(HEAD_VERSION),
                         .disk_size = htole64(fw_disk_properties(plain->disk)->size),
                         .extent_size = htole64(geometry->extent_size),
                         .extent_count = htole64(geometry->extent_count),
@@ -213,11 +219,12 @@ static int head_read(struct plain *plain, struct fw_reason *reason)
     if (le32toh(head.crc) != head_crc(&head)) {
         return fw_reason_set(reason, -EBADMSG, "block 0 (head): its checksum is wrong");
     }
-    if (le32toh(head.version) != VERSION || !head_take(plain, &head)) {
-        return fw_reason_set(reason, -EBADMSG,
-                             "block 0 (head): version %" PRIu32
-                             " with numbers that cannot be; was it made by a newer program?",
-                             le32toh(head.version));
+    if (le32toh(head.version) != HEAD_VERSION || !head_take(plain, &head)) {
+        return fw_reason_set(
+            reason, -EBADMSG,
+            "block 0 (head): version %" PRIu32
+            " with numbers that cannot be; was it made by another version of the program?",
+            le32toh(head.version));
     }
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
     uint64_t end = plain->apart != 0
@@ -442,6 +449,10 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
     if (part == FW_VOLUME_PART_LOG) {
         return fw_disk_part_open(disk, plain->disk, log_offset(plain), plain->log_size, reason);
     }
+    if (part == FW_VOLUME_PART_COMMANDS || part == FW_VOLUME_PART_ANSWERS) {
+        uint64_t offset = orders_offset(plain) + (part == FW_VOLUME_PART_ANSWERS ? RING_MIN : 0);
+        return fw_disk_part_open(disk, plain->disk, offset, RING_MIN, reason);
+    }
     FW_ASSERT(host < store->geometry.hosts_max);
     uint32_t index = 2 * host + (part == FW_VOLUME_PART_DOWN ? 1 : 0);
     return fw_disk_part_open(disk, plain->disk, ring_offset(plain, index), plain->ring_size,
@@ -536,7 +547,7 @@ uint64_t fw_volume_plain_front(const struct fw_volume_layout *layout, uint64_t *
     if (layout_align(&plain, layout, NULL) != 0) {
         return 0;
     }
-    *log_end = ring_offset(&plain, 0);
+    *log_end = orders_offset(&plain);
     return rings_end(&plain);
 }
 
@@ -597,11 +608,16 @@ int fw_volume_uuid_draw(struct fw_volume_uuid *uuid, struct fw_reason *reason)
 /* What a group has from the beginning; rings come with hosts. */
 static int parts_make(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
 {
+    static const enum fw_volume_part parts[] = {FW_VOLUME_PART_LOG, FW_VOLUME_PART_COMMANDS,
+                                                FW_VOLUME_PART_ANSWERS};
     struct fw_disk *part;
-    int rc = plain_part(&plain->store, FW_VOLUME_PART_LOG, 0, &part, reason);
-    if (rc == 0) {
-        rc = fw_volume_queue_make(part, reason);
-        fw_disk_close(part);
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < FW_ARRAY_LENGTH(parts); i++) {
+        rc = plain_part(&plain->store, parts[i], 0, &part, reason);
+        if (rc == 0) {
+            rc = fw_volume_queue_make(part, reason);
+            fw_disk_close(part);
+        }
     }
     if (rc == 0) {
         rc = plain_part(&plain->store, FW_VOLUME_PART_LEASE, 0, &part, reason);

@@ -15,6 +15,7 @@
 #include "io/process.h"
 #include "ring/core.h"
 #include "volume/lvm.h"
+#include "volume/operator.h"
 
 FW_LOG_MODULE(volume);
 
@@ -93,6 +94,18 @@ int fw_volume_manager_commit(struct fw_volume_manager *manager, struct fw_reason
         manager->broken = rc;
     }
     return rc;
+}
+
+int fw_volume_manager_commit_command(struct fw_volume_manager *manager, struct fw_reason *reason)
+{
+    struct fw_volume_message change;
+    int rc = 0;
+    if (manager->command != 0) {
+        fw_volume_message_init(&change, FW_VOLUME_COMMANDED);
+        change.value = manager->command;
+        rc = fw_volume_manager_change(manager, &change);
+    }
+    return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
 }
 
 int fw_volume_manager_flush(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
@@ -280,6 +293,9 @@ static int manager_start(struct fw_volume_manager *manager,
     if (rc == 0) {
         rc = fw_volume_metadata_check(&manager->metadata, reason);
     }
+    if (rc == 0) {
+        rc = fw_volume_orders_attach(manager, reason);
+    }
     return rc == 0 ? hosts_attach(manager, reason) : rc;
 }
 
@@ -288,6 +304,7 @@ static void rings_detach(struct fw_volume_manager *manager)
     for (uint32_t i = 0; i < FW_VOLUME_HOSTS_MAX; i++) {
         fw_volume_peer_detach(&manager->peers[i]);
     }
+    fw_volume_orders_detach(manager);
     if (manager->log != NULL) {
         fw_ring_detach(manager->log);
         manager->log = NULL;
@@ -389,14 +406,23 @@ int fw_volume_manager_open(struct fw_volume_manager **made,
     return 0;
 }
 
-int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
+int fw_volume_manager_receive(struct fw_volume_manager *manager, struct fw_reason *reason)
 {
-    struct fw_reason *reason = fw_volume_reason(public_reason);
-    int rc = manager->broken;
+    int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
         if (manager->peers[i].up != NULL) {
             rc = fw_volume_peer_receive(manager, i, reason);
         }
+    }
+    return rc;
+}
+
+int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
+{
+    struct fw_reason *reason = fw_volume_reason(public_reason);
+    int rc = manager->broken;
+    if (rc == 0) {
+        rc = fw_volume_manager_receive(manager, reason);
     }
     if (rc == 0) {
         rc = fw_volume_manager_flush(manager, public_reason);
@@ -415,6 +441,9 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
     if (rc == 0) {
         rc = fw_ring_poll(manager->log, public_reason); /* Shows that we live. */
     }
+    if (rc == 0) { /* First: a host that an earlier life was told to remove is still there. */
+        rc = fw_volume_orders_round(manager, reason);
+    }
     for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
         if (manager->peers[i].up != NULL) {
             rc = fw_volume_peer_round(manager, i, reason);
@@ -423,5 +452,7 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
     if (rc != 0) {
         manager->broken = rc;
     }
-    return rc;
+    return rc == 0 && manager->is_ending
+               ? fw_reason_set(reason, -ESHUTDOWN, "an operator has shut the manager down")
+               : rc;
 }

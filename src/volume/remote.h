@@ -55,10 +55,20 @@ struct fw_volume_manager {
     uint64_t log_end; /* Where the last record popped ends; 0: none was. */
     struct fw_volume_batch pending;
     struct fw_volume_peer peers[FW_VOLUME_HOSTS_MAX];
+
+    /* Of operators: operator.h. */
+    struct fw_disk *command_part, *answer_part;
+    struct fw_ring *commands, *answers;
+    uint64_t command; /* Being done; 0: none. */
+    bool is_ending;
 };
 
-/* Bytes of the disk that are locked: one for the manager, and from the second on one per host. */
-enum { FW_VOLUME_LOCK_MANAGER = 1 << 10, FW_VOLUME_LOCK_HOSTS = FW_VOLUME_LOCK_MANAGER + 1 };
+/* Bytes of the disk that are locked: one for the manager, one for the operator, one per host. */
+enum {
+    FW_VOLUME_LOCK_OPERATOR = (1 << 10) - 1,
+    FW_VOLUME_LOCK_MANAGER = 1 << 10,
+    FW_VOLUME_LOCK_HOSTS = FW_VOLUME_LOCK_MANAGER + 1,
+};
 
 /* As fw_volume_manager_open(), on a disk that stays the caller's and is not locked. */
 FW_MUST_CHECK int fw_volume_manager_open_on(struct fw_volume_manager **manager,
@@ -98,6 +108,14 @@ FW_MUST_CHECK int fw_volume_manager_change(struct fw_volume_manager *manager,
 /* Makes what is pending durable. */
 FW_MUST_CHECK int fw_volume_manager_commit(struct fw_volume_manager *manager,
                                            struct fw_reason *reason);
+
+/* The same for what an operator's command changes: together with the command's number, if any. */
+FW_MUST_CHECK int fw_volume_manager_commit_command(struct fw_volume_manager *manager,
+                                                   struct fw_reason *reason);
+
+/* Takes in all that is in the up rings. */
+FW_MUST_CHECK int fw_volume_manager_receive(struct fw_volume_manager *manager,
+                                            struct fw_reason *reason);
 
 /* The sink of changes that does the second half of change(). */
 struct fw_volume_sink fw_volume_manager_sink(struct fw_volume_manager *manager);

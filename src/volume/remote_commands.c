@@ -20,19 +20,14 @@ static int manager_check(const struct fw_volume_manager *manager, const char *na
     if (manager->broken != 0) {
         return fw_reason_set(reason, manager->broken, "the manager has failed; open it anew");
     }
-    return fw_volume_name_is_valid(name)
-               ? 0
-               : fw_reason_set(reason, -EINVAL,
-                               "'%.80s' is no name: up to %d letters, digits and +_.- are, not "
-                               "beginning with - or .",
-                               name, FW_VOLUME_NAME_MAX);
+    return fw_volume_name_check(name, reason);
 }
 
 static int change_commit(struct fw_volume_manager *manager, struct fw_volume_message *change,
                          struct fw_reason *reason)
 {
     int rc = fw_volume_manager_change(manager, change);
-    return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
+    return rc == 0 ? fw_volume_manager_commit_command(manager, reason) : rc;
 }
 
 /* Finds the volume and begins a change of it. */
@@ -101,6 +96,9 @@ int fw_volume_manager_resize(struct fw_volume_manager *manager, const char *name
     if (rc == 0) {
         rc = size_check(size, reason);
     }
+    if (rc == 0) { /* Somebody may have opened it just now, and placed extents behind the end. */
+        rc = fw_volume_manager_receive(manager, reason);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -127,10 +125,8 @@ int fw_volume_manager_remove(struct fw_volume_manager *manager, const char *name
     uint32_t index = 0;
     fw_volume_message_init(&change, FW_VOLUME_VOLUME_REMOVED);
     int rc = volume_find(manager, name, &index, &change, reason);
-    for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
-        if (manager->peers[i].up != NULL) { /* Somebody may have opened it just now. */
-            rc = fw_volume_peer_receive(manager, i, reason);
-        }
+    if (rc == 0) { /* Somebody may have opened it just now. */
+        rc = fw_volume_manager_receive(manager, reason);
     }
     if (rc == 0 && manager->metadata.volumes[index].users != 0) {
         rc = fw_reason_set(reason, -EBUSY, "a host has '%s' open", name);
@@ -173,6 +169,61 @@ static int rings_make(struct fw_volume_manager *manager, uint32_t host, struct f
     return rc;
 }
 
+/*
+ * Whether nobody writes to the slot's rings any more: the agent of a host that had them before says
+ * goodbye when it ends, and would write over what a new host has. -EBUSY: it has not ended.
+ */
+static int rings_leave(struct fw_volume_manager *manager, uint32_t host, struct fw_reason *reason)
+{
+    static const enum fw_volume_part both[] = {FW_VOLUME_PART_UP, FW_VOLUME_PART_DOWN};
+    struct fw_file_lock lock;
+    int rc = manager->path != NULL
+                 ? fw_file_lock_take(&lock, manager->path, FW_VOLUME_LOCK_HOSTS + host, reason)
+                 : 0;
+    if (rc != 0) {
+        return rc;
+    }
+    for (size_t i = 0; rc == 0 && i < FW_ARRAY_LENGTH(both); i++) {
+        const struct fw_ring_options options = {
+            .role = both[i] == FW_VOLUME_PART_UP ? FW_RING_PRODUCER : FW_RING_CONSUMER,
+            .client = "the manager, for a new host"};
+        struct fw_disk *part;
+        struct fw_ring *ring;
+        rc = manager->store->ops->part(manager->store, both[i], host, &part, reason);
+        if (rc != 0) {
+            break;
+        }
+        rc = fw_ring_attach_on(&ring, part, manager->host_number, &options, reason);
+        if (rc == 0) {
+            fw_ring_detach(ring);
+        }
+        rc = rc == -ENOENT || rc == -EBADMSG ? 0 : rc; /* There was none, or it is no loss. */
+        fw_disk_close(part);
+    }
+    if (manager->path != NULL) {
+        fw_file_lock_release(&lock);
+    }
+    return rc;
+}
+
+/* A place in the list that nobody has, and whose rings nobody uses any more. */
+static int slot_find(struct fw_volume_manager *manager, uint32_t *host, struct fw_reason *reason)
+{
+    uint32_t hosts_max = manager->store->geometry.hosts_max;
+    int rc = fw_reason_set(reason, -ENOSPC, "the group was made for %" PRIu32 " hosts", hosts_max);
+    for (*host = 0; *host < hosts_max; ++*host) {
+        if (!manager->metadata.hosts[*host].is_used) {
+            rc = rings_leave(manager, *host, reason);
+            if (rc != -EBUSY) {
+                return rc;
+            }
+        }
+    }
+    return rc == -EBUSY
+               ? fw_reason_set(reason, rc, "the agent of a host that was here before has not ended")
+               : rc;
+}
+
 int fw_volume_manager_connect(struct fw_volume_manager *manager, const char *name,
                               struct fw_ring_reason *public_reason)
 {
@@ -186,15 +237,11 @@ int fw_volume_manager_connect(struct fw_volume_manager *manager, const char *nam
     if (fw_volume_manager_has_host(manager, name)) {
         return fw_reason_set(reason, -EEXIST, "host '%s' is connected already", name);
     }
-    while (host < manager->store->geometry.hosts_max && manager->metadata.hosts[host].is_used) {
-        host++;
-    }
-    if (host == manager->store->geometry.hosts_max) {
-        return fw_reason_set(reason, -ENOSPC, "the group was made for %" PRIu32 " hosts",
-                             manager->store->geometry.hosts_max);
-    }
+    rc = slot_find(manager, &host, reason);
     /* The rings are there before the host is: until then a crash leaves nothing. */
-    rc = rings_make(manager, host, reason);
+    if (rc == 0) {
+        rc = rings_make(manager, host, reason);
+    }
     if (rc == 0) {
         rc = fw_volume_peer_attach(manager, host, reason);
     }

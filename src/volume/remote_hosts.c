@@ -308,7 +308,7 @@ int fw_volume_peer_remove(struct fw_volume_manager *manager, uint32_t host, bool
         rc = fw_volume_manager_change(manager, &change);
     }
     if (rc == 0) {
-        rc = fw_volume_manager_commit(manager, reason);
+        rc = fw_volume_manager_commit_command(manager, reason);
     }
     if (rc == 0) {
         fw_volume_peer_detach(&manager->peers[host]);

@@ -4,8 +4,8 @@
  * own format (plain.c) and one of LVM's look the same to manager and agents.
  *
  *     metadata      load() and save(); after a crash in save() load() finds the old or the new
- *     parts         the manager's lease, the redo log and two rings per host, each as a disk
- *     extents       extent x is at data_offset + x * extent_size
+ *     parts         the manager's lease, the redo log, two rings for operators and two per host,
+ * each as a disk extents       extent x is at data_offset + x * extent_size
  *
  * A store belongs to one thread at a time, together with its disk, which is the caller's, and the
  * parts, which are closed first.
@@ -28,7 +28,9 @@ struct fw_volume_geometry {
 
 enum fw_volume_part {
     FW_VOLUME_PART_LOG,
-    FW_VOLUME_PART_UP,
+    FW_VOLUME_PART_COMMANDS, /* From operators to the manager, */
+    FW_VOLUME_PART_ANSWERS,  /* and back. */
+    FW_VOLUME_PART_UP,       /* Of each host. */
     FW_VOLUME_PART_DOWN,
     FW_VOLUME_PART_LEASE,
 };

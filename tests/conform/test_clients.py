@@ -3,13 +3,13 @@
 (C5). Method: each does an application's work against a server of its own; clients/ has the programs."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from peer import Peer
+from support import npm
 from test_auth import sasl_server  # noqa: F401: a fixture
 
 LIMIT_S = 120
@@ -30,18 +30,8 @@ def clients(source):
 
 @pytest.fixture(scope="module")
 def modules(clients, build):
-    """Where memjs is: installed once per build directory and version, as the lock file says."""
-    folder = build / "conform-clients"
-    lock = (clients / "package-lock.json").read_text()
-    done = folder / "done"
-    if not done.exists() or done.read_text() != lock:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(clients / name, folder)
-        run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
-        done.write_text(lock)
-    return folder / "node_modules"
+    """Where memjs is."""
+    return npm.install(clients, build / "conform-clients")
 
 
 @pytest.mark.parametrize("protocol", ["-a", "-b"], ids=["text", "binary"])

@@ -17,7 +17,7 @@ from served import START_S, Client, Served, wait_for
 # From memcached's own help, with values that scripts use.
 MEANINGLESS = [
     ["-U", "0"], ["-f", "1.25"], ["-n", "48"], ["-L"], ["-D", ":"], ["-W"],
-    ["-e", "/dev/shm/none"], ["-o", "modern"], ["-o", "no_modern"], ["-o", "hashpower=20"],
+    ["-o", "modern"], ["-o", "no_modern"], ["-o", "hashpower=20"],
     ["-o", "tail_repair_time=0"], ["-o", "hash_algorithm=murmur3"], ["-o", "lru_crawler"],
     ["-o", "no_lru_crawler"], ["-o", "lru_crawler_sleep=100"], ["-o", "lru_crawler_tocrawl=0"],
     ["-o", "lru_maintainer,hot_lru_pct=20,warm_lru_pct=40,hot_max_factor=0.2"],

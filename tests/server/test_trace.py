@@ -2,12 +2,14 @@
 """Goal: nothing is served that the request scheduler has not admitted, and who has had its share goes
 behind the others.
 Method: the shipped program writes a trace of what its engine did while clients of all kinds were busy.
-In it every tick in which a connection is served must stand behind a mark that the connection was
-admitted, one that no earlier tick has used up. For the order, the server is stopped until two
+In it every turn of a connection must stand behind a mark that the connection was admitted, one that no
+earlier turn has used up. For the order, the server is stopped until two
 connections have sent their requests, and then goes on with both before it."""
 
 import json
 import signal
+
+import pytest
 
 from served import Served
 
@@ -15,12 +17,12 @@ GETS = 30  # Of a large value: more than sockets hold.
 
 
 def traced(path):
-    """What happened to connections, in order: (core, fom, "ADMIT" or the phase of a tick)."""
+    """What happened to connections, in order: (core, fom, "ADMIT", "TURN" or the phase of a tick)."""
     events = json.loads(path.read_text())["traceEvents"]
     happened = []
     for event in events:
-        if event["ph"] == "n" and event["name"] == "ADMIT":
-            happened.append((event["tid"], event["id"], "ADMIT"))
+        if event["ph"] == "n" and event["name"] in ("ADMIT", "TURN"):
+            happened.append((event["tid"], event["id"], event["name"]))
         elif event["ph"] == "X" and event["name"].startswith("connection:"):
             phase = event["name"].removeprefix("connection:")
             happened.append((event["tid"], event["args"]["fom"], phase))
@@ -28,26 +30,37 @@ def traced(path):
 
 
 def check_admissions(happened):
-    """A core's records are in order, a tick's where it ended; but a trace that begins in the middle may
-    begin with a tick. If a connection was admitted more than once, all but the first came inside the
-    tick, and the last may be for the next one, where it had more to do than one tick does."""
-    admitted, known = {}, set()
+    """Each turn uses one admission up. A trace that begins in the middle may begin with a turn."""
+    admitted = {}
     served = 0
     for _, fom, what in happened:
         if what == "ADMIT":
-            admitted[fom] = admitted.get(fom, 0) + 1
-        elif what == "SERVE":
-            assert fom not in known or admitted.get(fom, 0) > 0, "served without having been admitted"
-            admitted[fom] = 1 if admitted.get(fom, 0) > 1 else 0
-            known.add(fom)
+            assert not admitted.get(fom, False), "admitted twice"
+            admitted[fom] = True
+        elif what == "TURN":
+            assert admitted.get(fom, True), "served without having been admitted"
+            admitted[fom] = False
             served += 1
     return served
 
 
-def test_every_request_was_admitted(fairway, tmp_path):
+TENANTS = "[server]\npolicy = {}\n[tenant all]\nmatch = address 127.0.0.0/8\n"
+
+
+@pytest.fixture(params=["", "fifo", "wfq"])
+def tenants(request, tmp_path):
+    """Options of a server that is open to all, and of two that schedule."""
+    if not request.param:
+        return []
+    path = tmp_path / "fairway.conf"
+    path.write_text(TENANTS.format(request.param))
+    return ["--config", str(path)]
+
+
+def test_every_request_was_admitted(fairway, tmp_path, tenants):
     path = tmp_path / "trace.json"
     value = b"x" * 300_000
-    with Served(fairway, "-t", "2", "--trace-file", str(path)) as server:
+    with Served(fairway, "-t", "2", "--trace-file", str(path), *tenants) as server:
         clients = [server.connect() for _ in range(8)]
         for number, client in enumerate(clients):
             client.set(b"large-%d" % number, value)
@@ -66,14 +79,14 @@ def test_every_request_was_admitted(fairway, tmp_path):
     assert check_admissions(happened) >= 8 * 3
     assert {core for core, _, _ in happened} == {0, 1}
     # All that a connection did is there: the check would have found a side path in any of them.
-    assert {"WAIT", "SERVE", "SEND", "CLOSE"} <= {what for _, _, what in happened}
+    assert {"TURN", "SERVE", "SEND", "CLOSE"} <= {what for _, _, what in happened}
 
 
-def test_connections_take_turns(fairway, tmp_path):
+def test_connections_take_turns(fairway, tmp_path, tenants):
     """Each has many shares' worth of commands in one portion: they alternate, share by share."""
     path = tmp_path / "trace.json"
     shares = 30
-    with Served(fairway, "-t", "1", "-R", "10", "--trace-file", str(path)) as server:
+    with Served(fairway, "-t", "1", "-R", "10", "--trace-file", str(path), *tenants) as server:
         clients = [server.connect(), server.connect()]
         for client in clients:
             client.set(b"k", b"v")

@@ -476,6 +476,12 @@ static void faults_run(void *argument)
 static void server_start(void)
 {
     static const char *listen[] = {"10.0.0.1:11211"};
+    /* A section is enough for connections to be scheduled; without one the server is open. */
+    static struct fw_tenant_section section = {.due = {.name = "default", .weight = 1}};
+    static struct fw_tenant_section *sections[] = {&section};
+    static const struct fw_tenant_sections tenants = {.sections = sections, .count = 1};
+    bool is_open = sim_chance(2);
+    enum fw_sched_policy_number policy = sim_chance(2) ? FW_SCHED_WFQ : FW_SCHED_FIFO;
     struct fw_server_config config = {
         .listen = {.items = listen, .count = 1},
         .memory = 64 << 20,
@@ -486,6 +492,8 @@ static void server_start(void)
         .threads = shape.threads,
         .idle_timeout_ns = shape.idle_timeout_ns,
         .drain_ns = 2 * SIM_S,
+        .sched = {.policy = is_open ? FW_SCHED_FIFO : policy},
+        .tenants = is_open ? NULL : &tenants,
         .engine = {.cores_per_locality = shape.moves ? 2 : 1,
                    .bracket_limit = 1,
                    .spare_limit = 1,

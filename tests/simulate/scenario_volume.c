@@ -18,13 +18,13 @@
 
 #include "base/assert.h"
 #include "base/thread.h"
-#include "io/disk_backend.h"
 #include "io/disk_memory.h"
 #include "simulate/disk.h"
+#include "simulate/mortal.h"
 #include "simulate/scenarios.h"
 #include "support/volume.h"
 
-enum { HOSTS = 3, WRITERS = 2, SIZE = 8, GOAL = 14, DISASTERS = 12, DISK_SIZE = 800 << 10 };
+enum { HOSTS = 3, WRITERS = 2, SIZE = 8, GOAL = 14, DISASTERS = 12, DISK_SIZE = 860 << 10 };
 
 static const char DISK[] = "/dev/group";
 static const char *const names[HOSTS] = {"one", "two", "three"};
@@ -35,15 +35,9 @@ struct promise {
     uint64_t generation;
 };
 
-/* One life of a process: its disks do nothing any more when it is killed. */
-struct life {
-    struct fw_disk *disks[2];
-    bool is_dead;
-};
-
 struct host {
     uint32_t number;
-    struct life life;
+    struct sim_life life;
     struct fw_volume_agent *agent; /* NULL: none lives. */
     struct fw_volume *volume;
     struct promise promised[SIZE];
@@ -53,48 +47,10 @@ struct host {
 
 static struct {
     struct host hosts[HOSTS];
-    struct life manager;
+    struct sim_life manager;
     struct fw_disk_memory *look;
     bool is_planted;
 } world;
-
-/* ---- killing ---- */
-
-static const struct fw_disk_backend *disk_backend; /* The simulator's. */
-
-static int mortal_start(struct fw_disk *disk, struct fw_disk_op *op)
-{
-    bool is_dead = false;
-    for (uint32_t i = 0; i <= HOSTS; i++) {
-        const struct life *life = i < HOSTS ? &world.hosts[i].life : &world.manager;
-        is_dead = is_dead || (life->is_dead && (life->disks[0] == disk || life->disks[1] == disk));
-    }
-    return is_dead ? -ENODEV : disk_backend->start(disk, op);
-}
-
-static void life_begin(struct life *life)
-{
-    static struct fw_disk_backend mortal;
-    life->is_dead = false;
-    for (int i = 0; i < 2; i++) {
-        const struct fw_disk_options options = {.path = DISK};
-        int rc = fw_disk_open(&life->disks[i], &options, NULL);
-        SIM_EXPECT(rc == 0);
-        disk_backend = life->disks[i]->backend;
-        mortal = *disk_backend;
-        mortal.start = mortal_start;
-        life->disks[i]->backend = &mortal;
-    }
-}
-
-static void life_end(struct life *life)
-{
-    for (int i = 0; i < 2; i++) {
-        life->disks[i]->backend = disk_backend;
-        fw_disk_close(life->disks[i]);
-        life->disks[i] = NULL;
-    }
-}
 
 /* ---- what must hold ---- */
 
@@ -250,7 +206,7 @@ static void agent_work(struct host *host)
 static void agent_live(struct host *host)
 {
     struct fw_volume_agent *agent;
-    life_begin(&host->life);
+    sim_life_begin(&host->life, DISK);
     const struct fw_volume_agent_disks disks = {.rest = host->life.disks[0],
                                                 .up = host->life.disks[1]};
     int rc = fw_volume_agent_open_on(&agent, &disks, host->number, names[host->number - 1], NULL);
@@ -267,7 +223,7 @@ static void agent_live(struct host *host)
         fw_volume_agent_drop(agent);
     }
     SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO || rc == -EAGAIN || rc == FW_VOLUME_WAIT);
-    life_end(&host->life);
+    sim_life_end(&host->life);
 }
 
 static void host_run(void *argument)
@@ -287,7 +243,7 @@ static const struct fw_volume_manager_options manager_options = {
 static void manager_live(void)
 {
     struct fw_volume_manager *manager;
-    life_begin(&world.manager);
+    sim_life_begin(&world.manager, DISK);
     int rc = fw_volume_manager_open_on(&manager, world.manager.disks[0], VOLUME_TEST_HOST,
                                        &manager_options, NULL);
     SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO);
@@ -301,7 +257,7 @@ static void manager_live(void)
         SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO);
         fw_volume_manager_drop(manager);
     }
-    life_end(&world.manager);
+    sim_life_end(&world.manager);
 }
 
 static void manager_run(void *argument)

@@ -28,6 +28,7 @@ extern const struct sim_scenario sim_scenario_engine_trace;
 extern const struct sim_scenario sim_scenario_engine_wake;
 extern const struct sim_scenario sim_scenario_engine_watchdog;
 extern const struct sim_scenario sim_scenario_epoch;
+extern const struct sim_scenario sim_scenario_share;
 extern const struct sim_scenario sim_scenario_handoff;
 extern const struct sim_scenario sim_scenario_jobs_hang;
 extern const struct sim_scenario sim_scenario_jobs_planted_admission;
@@ -44,6 +45,8 @@ extern const struct sim_scenario sim_scenario_planted_log;
 extern const struct sim_scenario sim_scenario_planted_publish;
 extern const struct sim_scenario sim_scenario_planted_ring;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
+extern const struct sim_scenario sim_scenario_repl;
+extern const struct sim_scenario sim_scenario_repl_faults;
 extern const struct sim_scenario sim_scenario_sched_rate;
 extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
@@ -55,6 +58,8 @@ extern const struct sim_scenario sim_scenario_ring;
 extern const struct sim_scenario sim_scenario_ring_owner;
 extern const struct sim_scenario sim_scenario_planted_volume;
 extern const struct sim_scenario sim_scenario_volume;
+extern const struct sim_scenario sim_scenario_fleet;
+extern const struct sim_scenario sim_scenario_thousand;
 
 /* clang-format off */
 #define SIM_SCENARIOS \
@@ -78,6 +83,8 @@ extern const struct sim_scenario sim_scenario_volume;
     &sim_scenario_engine_refuse, \
     &sim_scenario_engine_resource, \
     &sim_scenario_engine_stop, \
+    &sim_scenario_repl, \
+    &sim_scenario_repl_faults, \
     &sim_scenario_sched_rate, \
     &sim_scenario_sched_share, \
     &sim_scenario_server, \
@@ -88,7 +95,10 @@ extern const struct sim_scenario sim_scenario_volume;
     &sim_scenario_ring, \
     &sim_scenario_ring_owner, \
     &sim_scenario_epoch, \
+    &sim_scenario_share, \
     &sim_scenario_volume, \
+    &sim_scenario_fleet, \
+    &sim_scenario_thousand, \
     &sim_scenario_engine_trace, \
     &sim_scenario_log, \
     &sim_scenario_planted_wakeup, \

@@ -42,6 +42,7 @@ HONEST = [
     "engine-wake",
     "engine-watchdog",
     "epoch",
+    "share",
     "handoff",
     "jobs-hang",
     "jobs-order",
@@ -59,7 +60,10 @@ HONEST = [
     "server-stop",
     "table",
     "volume",
+    "volume-fleet",
+    "volume-thousand",
 ]
+SEEDS = {"volume-fleet": 200, "volume-thousand": 3}  # Of others 50.
 
 
 @pytest.fixture
@@ -106,7 +110,7 @@ def test_same_seed_same_trace(simulate, name, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in HONEST if name != "server"])
 def test_seeds_pass(simulate, name):
-    done = simulate("--scenario", name, "--seeds", "50")
+    done = simulate("--scenario", name, "--seeds", str(SEEDS.get(name, 50)))
     assert done.returncode == 0, done.stderr
 
 

@@ -70,6 +70,16 @@ def user_namespaces():
     return None if error == 0 else f"unshare: {os.strerror(error)}"
 
 
+def corosync():
+    administrators = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    if not shutil.which("corosync", path=administrators):
+        return "corosync is not installed"
+    if not shutil.which("ip", path=administrators):
+        return "iproute2 is not installed"
+    program = pathlib.Path(os.environ.get("FAIRWAY_BUILD", "build"), "tests", "epoch_node")
+    return None if program.exists() else "Fairway was built without Corosync's libraries"
+
+
 def loop_devices():
     try:
         control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
@@ -173,7 +183,9 @@ def libfuzzer():
 
 PROBES = {
     "afl": afl,
+    "chromium": _program("chromium"),
     "clang-format": _program("clang-format"),
+    "corosync": corosync,
     "fibres": fibres,
     "file-holes": file_holes,
     "io-uring": io_uring,
@@ -183,6 +195,7 @@ PROBES = {
     "memcached": _program("memcached"),
     "memory-policy": memory_policy,
     "mounts": mounts,
+    "promtool": _program("promtool"),
     "root": root,
     "spin": _program("spin"),
     "two-cpus": two_cpus,

@@ -3,10 +3,12 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "io/clock.h"
 
+enum { DATA_PAGE = 4096 };
 enum { RETRY_MS = 20, FAULT_PER_MILLE = 15, RECOVER_ROUNDS = 2000 };
 
 static struct epochs_node *node_of(struct fw_epoch_cluster *cluster)
@@ -43,6 +45,13 @@ static int64_t cluster_now(struct fw_epoch_cluster *cluster)
 static void cluster_arm(struct fw_epoch_cluster *cluster, int64_t when_ns)
 {
     node_of(cluster)->wake_ns = when_ns;
+}
+
+/* Whose the data is: the handler's, or nobody's to touch. */
+static void data_protect(struct epochs_node *node, bool is_open)
+{
+    int rc = mprotect(node->data, DATA_PAGE, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+    FW_ASSERT(rc == 0);
 }
 
 /* ---- what must be true --------------------------------------------------------------------- */
@@ -88,9 +97,8 @@ static bool node_step(struct epochs_node *node)
     return has_moved;
 }
 
-static void node_told(void *argument, int64_t number, void *data, size_t length)
+static void told_take(struct epochs_node *node, int64_t number, const void *data, size_t length)
 {
-    struct epochs_node *node = argument;
     struct epochs *epochs = node->epochs;
     if (!node->is_waiting) {
         wrong(epochs, "a call-back that nobody waits for");
@@ -132,6 +140,12 @@ static void node_told(void *argument, int64_t number, void *data, size_t length)
         (struct epochs_told){.incarnation = incarnation, .number = number, .data = reduced};
 }
 
+static void node_told(void *argument, int64_t number, void *data, size_t length)
+{
+    told_take(argument, number, data, length);
+    data_protect(argument, false);
+}
+
 static void bounds_check(struct epochs *epochs)
 {
     for (uint32_t i = 0; i < epochs->count; i++) {
@@ -156,6 +170,9 @@ void epochs_init(struct epochs *epochs, uint32_t count, uint64_t seed)
     for (uint32_t i = 0; i < count; i++) {
         epochs->nodes[i].epochs = epochs;
         epochs->nodes[i].place = i;
+        void *page = mmap(NULL, DATA_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        FW_ASSERT(page != MAP_FAILED);
+        epochs->nodes[i].data = page;
     }
 }
 
@@ -196,6 +213,7 @@ void epochs_fini(struct epochs *epochs)
         if (epochs->nodes[i].is_up) {
             epochs_kill(epochs, i);
         }
+        (void)munmap(epochs->nodes[i].data, DATA_PAGE);
     }
     fw_bus_fini(&epochs->bus);
 }
@@ -208,10 +226,11 @@ void epochs_next(struct epochs *epochs, uint32_t place)
     }
     node->is_waiting = true;
     node->since_ns = epochs->now_ns;
-    node->data.mask = UINT64_C(1) << place;
-    node->data.count = 1;
-    node->data.sum = fw_random_next(&epochs->chance);
-    fw_epoch_next(&node->cluster.epoch, node->number, &node->data, sizeof node->data, node_told,
+    data_protect(node, true);
+    node->data->mask = UINT64_C(1) << place;
+    node->data->count = 1;
+    node->data->sum = fw_random_next(&epochs->chance);
+    fw_epoch_next(&node->cluster.epoch, node->number, node->data, sizeof *node->data, node_told,
                   node);
 }
 
@@ -220,7 +239,13 @@ void epochs_last(struct epochs *epochs, uint32_t place)
     struct epochs_node *node = &epochs->nodes[place];
     node->is_waiting = false;
     fw_epoch_last(&node->cluster.epoch, node->number);
+    data_protect(node, false);
     node->number = FW_EPOCH_FIRST;
+}
+
+bool epochs_step(struct epochs *epochs, uint32_t place)
+{
+    return node_step(&epochs->nodes[place]);
 }
 
 /* ---- time and chance ----------------------------------------------------------------------- */

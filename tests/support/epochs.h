@@ -7,6 +7,9 @@
  * its own. Combined, they must agree: as many as bits, so that nobody was left out or counted
  * twice; and whoever is told of the same epoch of the same life is told the same. Who is cut off
  * before its next view is excused: groups do not promise more.
+ *
+ * The data lies on a page of its own that can be touched only from next() until its call-back, or
+ * last(): a handler that looks at it before or after faults.
  */
 #pragma once
 
@@ -42,7 +45,7 @@ struct epochs_node {
     bool is_resting; /* Asks for no epoch by itself. */
     struct fw_epoch_cluster cluster;
     int64_t wake_ns;
-    struct epochs_data data; /* The handler's while it waits. */
+    struct epochs_data *data; /* The handler's while it waits. */
     bool is_waiting;
     int64_t since_ns;
     int64_t number;       /* Of its epoch; FW_EPOCH_FIRST: it has none. */
@@ -77,6 +80,9 @@ void epochs_kill(struct epochs *epochs, uint32_t place);
 /* Asks for the next epoch, unless it waits for one already. */
 void epochs_next(struct epochs *epochs, uint32_t place);
 void epochs_last(struct epochs *epochs, uint32_t place);
+
+/* What comes next for it in the order of the group reaches it. False: there was nothing. */
+bool epochs_step(struct epochs *epochs, uint32_t place);
 
 /* Time passes; clocks that have run out are served, but not those of frozen nodes. */
 void epochs_pass(struct epochs *epochs, int64_t ns);

@@ -3,6 +3,9 @@
 Method: the program on files; every action once in the right way, and in the wrong ways people try."""
 
 import json
+import random
+import subprocess
+import threading
 
 import pytest
 
@@ -70,7 +73,6 @@ def test_hosts_go(group):
     group.do("reclaim", path, "one")
     manager = group.manager()
     agent = group.agent("two", "--wait", "60s")
-    fails(group, b"runs on this host already", "connect", path, "three")
     fails(group, b"runs on this host already", "manager", path)
     fails(group, b"runs on this host already", "agent", path, "two")
     fails(group, b"there is no host", "agent", path, "three")
@@ -84,6 +86,70 @@ def test_hosts_go(group):
     assert dump["free"] == dump["extents"]
 
 
+def test_beside_a_manager(group):
+    """What changes a group works while its manager runs, which does it; until it is told to end."""
+    path = group.path
+    manager = group.manager()
+    group.do("connect", path, "one")
+    group.do("connect", path, "two")
+    agent = group.agent("one", "--wait", "60s")
+    group.do("create", "--extents", "10", path, "web")
+    fails(group, b"there is a volume 'web' already", "create", "--extents", "10", path, "web")
+    fails(group, b"is no name", "create", "--extents", "10", path, "we b")
+    assert agent.ask("open web") == "ok"
+    assert agent.ask("allocate 3 1") == "ok"
+    group.do("flush", path)
+    group.do("resize", "--extents", "12", path, "web")
+    fails(group, b"has 'web' open", "remove", path, "web")
+    fails(group, b"lives", "reclaim", path, "one")
+    told = group.run("shutdown", path, "two")
+    assert told.returncode == FAILED and b"has not answered" in told.stderr
+    assert b"waiting for two, " in group.run("disconnect", "--wait", "3s", path, "two").stderr
+    group.do("reclaim", path, "two")
+    group.do("shutdown", "--manager-only", path)
+    assert manager.process.stdout.readline() == b"an operator has shut the manager down\n"
+    assert manager.process.wait(timeout=60) == OK
+    assert agent.ask("allocate 4 1") == "ok"  # It goes on from its pool.
+    manager = group.manager()
+    group.do("shutdown", "--wait", "60s", path)
+    assert manager.process.wait(timeout=60) == OK
+    assert agent.ask("allocate 5 1").startswith("failed: ")
+    agent.end()
+    dump = group.dump()
+    assert dump["hosts"] == [] and dump["volumes"][0]["size"] == 12
+    assert list(placed(dump, "web")) == [3, 4] and dump["free"] == dump["extents"] - 2
+
+
+def test_rings_of_an_agent_that_has_not_ended(group):
+    """They are not given to another host: it would write to them once more when it ends."""
+    path = group.path
+    group.do("format", "--replace", "--hosts", "1", "--extent-size", "16k", "--ring-size", "64k", path)
+    manager = group.manager()
+    group.do("connect", path, "one")
+    agent = group.agent("one")
+    group.do("disconnect", "--wait", "60s", path, "one")
+    fails(group, b"has not ended", "connect", path, "two")
+    assert agent.end() == OK
+    group.do("connect", path, "two")
+    agent = group.agent("two", "--wait", "60s")
+    group.do("create", "--extents", "2", path, "web")
+    assert agent.ask("open web") == "ok" and agent.ask("allocate 0 2") == "ok"
+    assert agent.end() == OK and manager.end() == OK
+    assert b"sound" in group.do("check", path)
+
+
+def test_operators_take_turns(group):
+    manager = group.manager()
+    operators = [threading.Thread(target=group.do, args=("create", "--extents", "1", group.path, f"v{i}"))
+                 for i in range(6)]
+    for operator in operators:
+        operator.start()
+    for operator in operators:
+        operator.join()
+    assert sorted(volume["name"] for volume in group.dump()["volumes"]) == [f"v{i}" for i in range(6)]
+    assert manager.end() == OK
+
+
 def test_what_is_no_group(group, tmp_path):
     fails(group, b"there is a group of volumes already", "format", group.path)
     group.do("format", "--replace", group.path, "--extent-size", "16k", "--ring-size", "64k")
@@ -93,6 +159,9 @@ def test_what_is_no_group(group, tmp_path):
     for action in ("list", "manager", "check"):
         fails(group, b"'fairway volume format' makes one", action, empty)
     fails(group, b"too few", "format", "--size", "64k", tmp_path / "small")
+    assert not (tmp_path / "small").exists()  # What it made for nothing it takes away.
+    fails(group, b"too few", "format", "--replace", empty)
+    assert empty.read_bytes() == bytes(65536)
 
 
 def test_damage_is_explained_and_left_alone(group):
@@ -104,6 +173,47 @@ def test_damage_is_explained_and_left_alone(group):
     for action in ("list", "manager", "dump", "flush"):
         fails(group, b"block 0 (head)", action, group.path)
     assert group.path.read_bytes() == before
+
+
+def test_cut_short(group, tmp_path):
+    cut = tmp_path / "cut"
+    cut.write_bytes(group.path.read_bytes()[:-16384])
+    for action in ("list", "check", "flush", "manager"):
+        fails(group, b"and this one has", action, cut)
+
+
+def test_damage_anywhere_is_an_answer(group, tmp_path):
+    """Whatever block is lost: an answer, not a crash; and what says that all is well is right."""
+    group.do("create", "--extents", "10", group.path, "web")
+    group.do("connect", group.path, "one")
+    whole = group.path.read_bytes()
+    damaged = tmp_path / "damaged"
+    end = group.dump()["data_offset"]
+    for offset in range(0, end, 13 * 4096):
+        damaged.write_bytes(whole[:offset] + bytes([255]) * 4096 + whole[offset + 4096:])
+        for action, *rest in (["check"], ["create", "--extents", "1", "new"]):
+            done = group.run(action, *rest[:-1], damaged, *rest[-1:])
+            assert done.returncode in (OK, FAILED), (offset, action, done)
+            assert done.returncode == OK or done.stderr.startswith(b"fairway: "), (offset, done)
+        if done.returncode == OK:
+            assert [volume["name"] for volume in json.loads(group.do("list", "--json", damaged))["volumes"]
+                    ] == ["web", "new"], offset
+
+
+def test_killed_in_a_command(group):
+    """At any moment: the volume is there whole, or it is not; and the next command works."""
+    chance = random.Random(3)
+    for number in range(12):
+        command = [group.fairway, "volume", "create", "--extents", "2", group.path, f"v{number}"]
+        with subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL) as process:
+            try:
+                process.wait(timeout=chance.uniform(0, 0.02))
+            except subprocess.TimeoutExpired:
+                process.kill()
+        assert b"sound" in group.do("check", group.path)
+    made = len(group.dump()["volumes"])
+    group.do("create", "--extents", "2", group.path, "last")
+    assert len(group.dump()["volumes"]) == made + 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["create", "x"], ["twist", "x"], ["list", "a", "b"],

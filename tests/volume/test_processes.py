@@ -1,25 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: manager and agents are processes that may be killed at any time, need no network, and lose
 nothing that they have answered.
-Method: agents that allocate and discard as fast as they can; one after the other of them and the manager
-is killed and started again; then all that was answered is compared with what is on the disk."""
+Method: agents that allocate and discard as fast as they can, and an operator who makes and removes volumes,
+on a file and on a block device; one after the other of agents and manager is killed and started again; then
+all that was answered is compared with what is on the disk."""
 
 import os
 import random
+import subprocess
 import threading
 
 import pytest
 
 from group import OK, Group, owners, placed
 
-KILLS = int(os.environ.get("FAIRWAY_VOLUME_KILLS", "12"))
+KILLS = int(os.environ.get("FAIRWAY_VOLUME_KILLS", "8"))
 SIZE = 20
 HOSTS = ("one", "two")
 
 
 @pytest.fixture
-def group(fairway, tmp_path):
-    group = Group(fairway, tmp_path / "group")
+def loop_device(tmp_path):
+    """A block device, which is a file; gone when the test is over."""
+    backing = tmp_path / "backing"
+    backing.write_bytes(bytes(4 << 20))
+    attached = subprocess.run(["losetup", "--find", "--show", backing], capture_output=True, text=True,
+                              check=True)
+    yield attached.stdout.strip()
+    subprocess.run(["losetup", "--detach", attached.stdout.strip()], check=True)
+
+
+@pytest.fixture
+def disk(request, tmp_path):
+    if getattr(request, "param", "file") == "device":
+        return request.getfixturevalue("loop_device")
+    return tmp_path / "group"
+
+
+@pytest.fixture
+def group(fairway, disk):
+    group = Group(fairway, disk)
     group.make()
     for host in HOSTS:
         group.do("connect", group.path, host)
@@ -120,12 +140,39 @@ class Writer(threading.Thread):
             self.wrong = repr(error)
 
 
+class Operator(threading.Thread):
+    """Makes volumes and removes them again beside all that, through whichever manager runs."""
+
+    def __init__(self, group):
+        super().__init__()
+        self.group = group
+        self.done = 0
+        self.wrong = None
+        self.over = False
+
+    def turn(self):
+        for action in ("create", "resize", "remove"):
+            done = self.group.run(action, "--extents", 3, self.group.path, "extra")
+            if done.returncode != OK:
+                self.wrong = f"{action}: {done.stderr}"
+        self.done += 1
+
+    def run(self):
+        while not self.over and self.wrong is None:
+            self.turn()
+
+
+@pytest.mark.parametrize("disk", [
+    "file",
+    pytest.param("device", marks=[pytest.mark.needs("root"), pytest.mark.needs("loop-devices")]),
+], indirect=True)
 def test_killed_at_random(group):
     chance = random.Random(7)
     manager = group.manager()
     writers = [Writer(group, host, seed) for seed, host in enumerate(HOSTS)]
-    for writer in writers:
-        writer.start()
+    operator = Operator(group)
+    for thread in [*writers, operator]:
+        thread.start()
     for _ in range(KILLS):
         victim = chance.choice([*writers, None])
         before = [writer.answers for writer in writers]
@@ -139,6 +186,9 @@ def test_killed_at_random(group):
             victim.agent.process.kill()
         dump = group.dump()
         assert len(owners(dump)) == len(set(owners(dump)))
+    operator.over = True
+    operator.join()
+    assert operator.wrong is None, operator.wrong
     for writer in writers:
         writer.over = True
         writer.join()

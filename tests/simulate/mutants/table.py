@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine, the job kernel, the table, the server and the epochs: mistakes that are
+"""The mutants of the engine, the job kernel, the table, the server, the epochs and replication: mistakes that are
 easily made and that no test with real threads would find for sure. Each is a few words of one file,
 replaced, and names the scenario that must notice."""
+"""The mutants of the engine, the job kernel, the table, the server, the epochs and the volumes:
+mistakes that are easily made and that no test with real threads would find for sure. Each is a few
+words of one file, replaced, and names the scenario that must notice."""
 
 from collections import namedtuple
 
@@ -19,6 +22,7 @@ QUIESCE = "src/engine/quiesce.c"
 RESOURCE = "src/engine/resource.c"
 TENANTS = "src/sched/tenants.c"
 DUES = "src/sched/dues.c"
+SHARE = "src/sched/share.c"
 DISPATCH = "src/jobs/dispatch.c"
 HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
@@ -32,6 +36,15 @@ CLEAN = "src/cache/clean.c"
 SWEEP = "src/cache/sweep.c"
 CLUSTER = "src/epoch/cluster.c"
 COORDINATOR = "src/epoch/coordinator.c"
+TABLE = "src/cache/table.c"
+LINK = "src/repl/link.c"
+REPL = "src/repl/repl.c"
+FOLLOW = "src/repl/follow.c"
+REPLICATION = "src/server/replication.c"
+AGENT = "src/volume/local.c"
+PEERS = "src/volume/remote_hosts.c"
+COMMANDS = "src/volume/remote_commands.c"
+ORDERS = "src/volume/remote_operator.c"
 
 MUTANTS = [
     # ---- lost wake-ups
@@ -274,10 +287,14 @@ MUTANTS = [
     Mutant("server-moves-without-waiting", CONNECTION, "server-move",
            "a connection that has moved is not told that it can be read",
            [("    connection->is_waiting = false;\n    return true;", "    return true;")]),
-    Mutant("server-share-ends-for-good", CONNECTION, "server-faults",
+    Mutant("server-share-ends-for-good", CONNECTION, "server-move",
            "who had more to do than its share is not served again",
-           [("            fw_sched_incoming(&core->sched, &connection->request);\n        }\n"
-             "        connection_pass_on", "        }\n        connection_pass_on")]),
+           [("        fw_sched_incoming(&core->sched, &connection->request);\n"
+             "        connection_pass_on", "        connection_pass_on")]),
+    Mutant("server-open-to-all-but-once", CONNECTION, "server-move",
+           "the same, where nobody is scheduled",
+           [("        connection_pass_on(connection);\n        connection_hand_in(connection);",
+             "        connection_pass_on(connection);")]),
     Mutant("server-drain-wakes-nobody", SERVER, "server-stop",
            "idle connections keep a server that drains waiting",
            [("        fw_fom_wake(&connection->fom); /* Alive", "        (void)connection; /* Alive")]),
@@ -339,4 +356,63 @@ MUTANTS = [
     Mutant("epoch-start-for-another-next", CLUSTER, "epoch",
            "who gave up and asked anew is answered with the start that it gave up on",
            [("!cluster->is_pending || peer->ticket != cluster->ticket", "!cluster->is_pending")]),
+    # ---- cluster-wide rates
+    Mutant("share-raised-at-once", SHARE, "share",
+           "a node has more before another knows that it has less",
+           [("        lowest = smaller(lowest, tenant->parts[place]);\n", "")]),
+    Mutant("share-of-the-dead-at-once", SHARE, "share",
+           "what a node had that is cut off is taken while it still serves by it",
+           [("    bool is_same = share->is_in && data->members == share->members &&\n",
+             "    bool is_same = share->is_in && true |\n")]),
+    Mutant("share-without-end", SHARE, "share",
+           "a node that is cut off or was frozen serves as if it were not",
+           [("        until_ns = share->lease_until_ns;\n", "        until_ns = INT64_MAX;\n")]),
+
+    # ---- replication
+    Mutant("removal-not-written-down", TABLE, "repl",
+           "what is deleted at the master stays at its slaves",
+           [("    fw_local_note(local, hold->item);\n    fw_local_bury", "    fw_local_bury")]),
+    Mutant("mark-ahead-of-what-was-told", LINK, "repl-faults",
+           "a slave that comes back goes on behind changes that it never heard of",
+           [("            link_mark(link); /* All that was read is told. */\n"
+             "            int rc = link_read(link);\n",
+             "            int rc = link_read(link);\n            link_mark(link);\n")]),
+    Mutant("numbers-of-the-old-master-given-again", REPL, "repl",
+           "a new master gives out CAS that the old one gave, and that it never heard of",
+           [("        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);\n",
+             "")]),
+    Mutant("torn-slave-goes-on", FOLLOW, "repl-faults",
+           "a slave whose copy was cut off comes back as if it had everything",
+           [("is_torn ? 0 : atomic_load", "atomic_load")]),
+    Mutant("role-step-waits-for-nobody", REPLICATION, "repl",
+           "a master without clients and slaves never gets to be a slave",
+           [("    } while (fw_replication_stage(replication) != before);", "    } while (false);")]),
+
+    # ---- volumes
+    Mutant("volume-grant-not-durable", PEERS, "volume-fleet",
+           "a host uses an extent that a crash of the manager gives to another",
+           [("    return fw_volume_manager_commit(manager, reason);\n}\n\nstatic int pool_shrink",
+             "    (void)reason;\n    return 0;\n}\n\nstatic int pool_shrink")]),
+    Mutant("volume-placement-dropped-too-early", PEERS, "volume-fleet",
+           "a placement has left the ring and is not in the redo log when the manager dies",
+           [("    rc = fw_volume_manager_commit(manager, reason);\n    if (rc == 0) {\n"
+             "        rc = fw_ring_advance(manager->peers[host].up, position, fw_volume_ring_reason(reason));",
+             "    rc = fw_ring_advance(manager->peers[host].up, position, fw_volume_ring_reason(reason));\n"
+             "    if (rc == 0) {\n        rc = fw_volume_manager_commit(manager, reason);")]),
+    Mutant("volume-grant-taken-twice", AGENT, "volume-fleet",
+           "what the manager sends again is in the pool though it has been placed",
+           [("        if (message->runs[i].generation > agent->seen) {", "        if (true) {")]),
+    Mutant("volume-reclaimed-without-draining", COMMANDS, "volume-fleet",
+           "what a dead host had placed is given to others",
+           [("        rc = fw_volume_peer_receive(manager, host, reason);\n    }\n"
+             "    fw_ring_detach(taken);", "        rc = 0;\n    }\n    fw_ring_detach(taken);")]),
+    Mutant("volume-command-done-twice", ORDERS, "volume-fleet",
+           "the next manager does what the one that died had done",
+           [("command->number != manager->metadata.command", "true")]),
+    Mutant("volume-command-advanced-first", ORDERS, "volume-fleet",
+           "a manager that dies takes the command with it, and the operator waits for ever",
+           [("        rc = more < 0 ? more : is_cancelled ? 0 : command_run(manager, &command, reason);",
+             "        rc = fw_ring_advance(manager->commands, end, fw_volume_ring_reason(reason));\n"
+             "        rc = rc != 0 ? rc : more < 0 ? more : is_cancelled ? 0 : "
+             "command_run(manager, &command, reason);")]),
 ]

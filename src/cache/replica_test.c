@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: what the table has for replicas: it can be emptied, flushed to a number and told which
+ * numbers are taken; and what it drops by itself is written down.
+ * Method: each by hand, with more large values in a bucket than can die in one hold, too.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "cache/changes.h"
+#include "cache/table_parts.h"
+#include "support/table.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum { BODY = 9000 };
+
+struct world {
+    struct fw_table *table;
+    struct fw_table_local *local;
+};
+
+static struct world world_make(uint64_t memory)
+{
+    struct world world;
+    struct fw_table_config config = {.memory = memory, .is_evicting = true, .seed = 7};
+    assert_int_equal(fw_table_create(&world.table, &config, NULL), 0);
+    assert_int_equal(fw_table_local_create(&world.local, world.table), 0);
+    fw_table_local_set_now(world.local, 100);
+    return world;
+}
+
+static void world_end(struct world *world)
+{
+    fw_table_local_destroy(world->local);
+    fw_table_destroy(world->table);
+}
+
+static struct fw_table_totals totals_of(const struct world *world)
+{
+    struct fw_table_totals totals;
+    fw_table_totals(world->table, &totals);
+    return totals;
+}
+
+static void store(struct world *world, uint64_t number, uint32_t length, uint32_t expires)
+{
+    struct key_text text = key_text(number);
+    struct fw_key key = key_of(world->local, &text);
+    struct fw_body *body =
+        length > FW_ITEM_INLINE_MAX ? fw_body_create(world->local, length) : NULL;
+    struct fw_hold hold;
+    struct fw_item *item;
+    assert_true(fw_table_reserve(world->local, fw_item_size(key.length, length, FW_ITEM_FIELDS)));
+    fw_table_hold(world->local, &hold, &key);
+    if (length > FW_ITEM_INLINE_MAX) {
+        assert_non_null(body);
+        item = fw_hold_attach(&hold, body, FW_ITEM_EXPIRES);
+    } else {
+        item = fw_hold_write(&hold, length, FW_ITEM_EXPIRES, NULL);
+    }
+    fw_item_set_expires(item, expires);
+    fw_hold_release(&hold);
+}
+
+static bool is_there(struct world *world, uint64_t number)
+{
+    struct key_text text = key_text(number);
+    struct fw_key key = key_of(world->local, &text);
+    struct fw_hold hold;
+    fw_table_hold(world->local, &hold, &key);
+    bool is_there = hold.item != NULL;
+    fw_hold_release(&hold);
+    return is_there;
+}
+
+static void test_clear(void **state)
+{
+    (void)state;
+    struct world world = world_make(64 * MIB);
+    for (uint64_t i = 0; i < 3000; i++) {
+        store(&world, i, i % 8 == 0 ? BODY : 20, 0);
+    }
+    fw_table_flush(world.local);
+    store(&world, 1, 20, 0);
+    uint64_t cursor = 0;
+    uint32_t steps = 0;
+    while (!fw_table_clear(world.local, &cursor, 16)) {
+        steps++;
+    }
+    assert_true(steps > 3);
+    struct fw_table_totals totals = totals_of(&world);
+    assert_int_equal(totals.items, 0);
+    assert_int_equal(totals.bytes, 0);
+    /* An item with a number below that of the old flush is alive. */
+    store(&world, 5, 20, 0);
+    struct key_text text = key_text(5);
+    struct fw_key key = key_of(world.local, &text);
+    struct fw_hold hold;
+    fw_table_hold(world.local, &hold, &key);
+    fw_item_set_number(hold.item, 1);
+    fw_hold_release(&hold);
+    assert_true(is_there(&world, 5));
+    world_end(&world);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB);
+    assert_int_equal(fw_table_number(world.table), 1);
+    fw_table_take_numbers(world.table, 1000);
+    assert_int_equal(fw_table_number(world.table), 1001);
+    fw_table_take_numbers(world.table, 1000);
+    fw_table_take_numbers(world.table, 7);
+    assert_int_equal(fw_table_number(world.table), 1001);
+    store(&world, 1, 20, 0); /* 1001 */
+    store(&world, 2, 20, 0); /* 1002 */
+    fw_table_flush_below(world.local, 1002);
+    assert_false(is_there(&world, 1));
+    assert_true(is_there(&world, 2));
+    fw_table_flush_below(world.local, 5);
+    assert_true(is_there(&world, 2));
+    fw_table_flush_below(world.local, 1003);
+    assert_false(is_there(&world, 2));
+    world_end(&world);
+}
+
+static void test_evictions_are_written_down(void **state)
+{
+    (void)state;
+    struct world world = world_make(2 * MIB);
+    struct fw_changes *changes = fw_table_changes(world.table);
+    uint64_t history = 0, position = 0;
+    bool can_go_on;
+    assert_int_equal(fw_changes_enter(changes, 16 * MIB, false, &history, &position, &can_go_on),
+                     0);
+    enum { STORES = 20000 };
+    for (uint64_t i = 0; i < STORES; i++) {
+        store(&world, i, 200, 0);
+    }
+    assert_true(totals_of(&world).evictions > STORES / 4);
+    char batch[FW_CHANGES_BATCH];
+    uint64_t count = 0;
+    int length;
+    while ((length = fw_changes_read(changes, &position, batch)) > 0) {
+        const char *next = batch;
+        struct fw_change change;
+        for (; next < batch + length; count++) {
+            assert_true(fw_change_next(&next, batch + length, &change));
+        }
+    }
+    assert_int_equal(length, 0);
+    assert_int_equal(count, STORES + totals_of(&world).evictions);
+    fw_changes_leave(changes, false, position);
+    world_end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clear),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_evictions_are_written_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

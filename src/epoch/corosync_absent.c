@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stands in for corosync.c in builds without Corosync's libraries.
+ */
+#include <errno.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "epoch/corosync.h"
+
+FW_LOG_MODULE(epoch);
+
+bool fw_corosync_is_built_in(void)
+{
+    return false;
+}
+
+int fw_corosync_open(struct fw_group **group, struct fw_reactor *reactor,
+                     const struct fw_corosync_options *options, struct fw_reason *reason)
+{
+    (void)group;
+    (void)reactor;
+    return fw_reason_set(reason, -EOPNOTSUPP,
+                         "cannot join the group %.100s: this program was built without Corosync",
+                         options->group_name);
+}
+
+void fw_corosync_close(struct fw_group *group, void (*closed)(void *argument), void *argument)
+{
+    (void)group;
+    (void)closed;
+    (void)argument;
+    FW_ASSERT(!"a group that was never opened");
+}
+
+void fw_corosync_status(struct fw_group *group, struct fw_corosync_status *status)
+{
+    (void)group;
+    (void)status;
+    FW_ASSERT(!"a group that was never opened");
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "http/page.h"
+#include "http/prometheus.h"
+#include "http/status.h"
+#include "io/address.h"
+
+enum { CONNECTIONS = 32, MEMORY = 16 << 10, PATIENCE_S = 10 };
+
+struct fw_http {
+    struct MHD_Daemon *daemon;
+    struct fw_http_shown shown;
+    struct fw_address address;
+    bool is_loopback;
+};
+
+/* ---- answers ---- */
+
+static enum MHD_Result answer_send(struct MHD_Connection *connection, unsigned status,
+                                   struct MHD_Response *response, const char *type)
+{
+    static const char *const headers[][2] = {
+        {"Cache-Control", "no-store"},
+        {"Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'"},
+        {"X-Content-Type-Options", "nosniff"},
+    };
+    if (response == NULL) {
+        return MHD_NO; /* No memory: the connection is closed. */
+    }
+    enum MHD_Result done = MHD_add_response_header(response, "Content-Type", type);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(headers) && done == MHD_YES; i++) {
+        done = MHD_add_response_header(response, headers[i][0], headers[i][1]);
+    }
+    if (done == MHD_YES && status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        done = MHD_add_response_header(response, "Allow", "GET, HEAD");
+    }
+    if (done == MHD_YES) {
+        done = MHD_queue_response(connection, status, response);
+    }
+    MHD_destroy_response(response);
+    return done;
+}
+
+/* `text` is constant. */
+static enum MHD_Result answer_text(struct MHD_Connection *connection, unsigned status,
+                                   const char *text)
+{
+    return answer_send(connection, status,
+                       MHD_create_response_from_buffer(strlen(text), (void *)(uintptr_t)text,
+                                                       MHD_RESPMEM_PERSISTENT),
+                       "text/plain; charset=utf-8");
+}
+
+/* What `write` writes, whole: a page that ends in the middle is worse than none. */
+static enum MHD_Result answer_written(struct MHD_Connection *connection, const struct fw_http *http,
+                                      int (*write)(const struct fw_http_shown *shown, FILE *out),
+                                      const char *type)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (out == NULL) {
+        return answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
+    }
+    int rc = write(&http->shown, out);
+    if (fclose(out) != 0 || rc != 0) {
+        free(text);
+        return answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory\n");
+    }
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(text);
+    }
+    return answer_send(connection, MHD_HTTP_OK, response, type);
+}
+
+/* ---- requests ---- */
+
+/* Does the request say that it came here by a name of the loopback? */
+static bool host_is_loopback(struct MHD_Connection *connection)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    for (size_t i = 0; host != NULL && i < FW_ARRAY_LENGTH(names); i++) {
+        size_t length = strlen(names[i]);
+        if (strncasecmp(host, names[i], length) == 0 &&
+            (host[length] == '\0' || host[length] == ':')) {
+            return true;
+        }
+    }
+    return host == NULL; /* HTTP/1.0: no browser. */
+}
+
+static enum MHD_Result answer_page(struct MHD_Connection *connection, const char *path)
+{
+    for (const struct fw_http_page *page = fw_http_pages; page->path != NULL; page++) {
+        if (strcmp(page->path, path) == 0) {
+            return answer_send(connection, MHD_HTTP_OK,
+                               MHD_create_response_from_buffer(page->length,
+                                                               (void *)(uintptr_t)page->bytes,
+                                                               MHD_RESPMEM_PERSISTENT),
+                               page->type);
+        }
+    }
+    return answer_text(connection, MHD_HTTP_NOT_FOUND,
+                       "there is /, /metrics, /status.json, /healthz and /readyz\n");
+}
+
+static enum MHD_Result answer(const struct fw_http *http, struct MHD_Connection *connection,
+                              const char *path)
+{
+    if (strcmp(path, "/metrics") == 0) {
+        return answer_written(connection, http, fw_prometheus_write,
+                              "text/plain; version=0.0.4; charset=utf-8");
+    }
+    if (strcmp(path, "/status.json") == 0) {
+        return answer_written(connection, http, fw_status_write, "application/json");
+    }
+    if (strcmp(path, "/healthz") == 0) {
+        return answer_text(connection, MHD_HTTP_OK, "ok\n");
+    }
+    if (strcmp(path, "/readyz") == 0) {
+        bool is_ready = http->shown.is_ready(http->shown.context);
+        return is_ready ? answer_text(connection, MHD_HTTP_OK, "ready\n")
+                        : answer_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready\n");
+    }
+    return answer_page(connection, path);
+}
+
+/* libmicrohttpd's call-back: once for the head, then for each piece of the body. */
+/* NOLINTNEXTLINE(readability-function-size): the parameters are libmicrohttpd's. */
+static enum MHD_Result request_take(void *context, struct MHD_Connection *connection,
+                                    const char *path, const char *method, const char *version,
+                                    const char *body, size_t *body_length, void **state)
+{
+    const struct fw_http *http = context;
+    static char head_seen;
+    (void)version;
+    (void)body;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        return answer_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    }
+    if (*state == NULL) {
+        *state = &head_seen;
+        return MHD_YES;
+    }
+    if (*body_length > 0) {
+        return MHD_NO;
+    }
+    if (http->is_loopback && !host_is_loopback(connection)) {
+        return answer_text(connection, MHD_HTTP_FORBIDDEN,
+                           "ask for localhost: this address is the loopback's\n");
+    }
+    return answer(http, connection, path);
+}
+
+/* ---- open and close ---- */
+
+static bool address_is_loopback(const struct fw_address *address)
+{
+    enum { LOOPBACK_NET = 127, NET_SHIFT = 24 };
+    return address->any.sa_family == AF_INET
+               ? ntohl(address->ipv4.sin_addr.s_addr) >> NET_SHIFT == LOOPBACK_NET
+               : IN6_IS_ADDR_LOOPBACK(&address->ipv6.sin6_addr);
+}
+
+static int daemon_start(struct fw_http *http, const struct fw_address *address)
+{
+    /* Not MHD_USE_EPOLL: with it some clients that have gone are noticed only when time is up. */
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC;
+    flags |= address->any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0U;
+    errno = 0;
+    http->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, request_take, http, MHD_OPTION_SOCK_ADDR, &address->any,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PATIENCE_S,
+        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+    return http->daemon != NULL ? 0 : errno != 0 ? -errno : -EIO;
+}
+
+int fw_http_open(struct fw_http **http, const char *address, const struct fw_http_shown *shown,
+                 struct fw_reason *reason)
+{
+    struct fw_address parsed;
+    int rc = fw_address_parse(address, FW_HTTP_PORT, 0, &parsed, 1, reason);
+    if (rc < 0) {
+        return -EINVAL;
+    }
+    if (parsed.any.sa_family == AF_UNIX) {
+        return fw_reason_set(reason, -EINVAL, "HTTP needs an address with a port, not '%s'",
+                             address);
+    }
+    struct fw_http *made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot serve HTTP");
+    }
+    made->shown = *shown;
+    made->is_loopback = address_is_loopback(&parsed);
+    rc = daemon_start(made, &parsed);
+    if (rc != 0) {
+        free(made);
+        (void)fw_reason_errno(reason, rc, "cannot serve HTTP at %s", address);
+        return -EADDRNOTAVAIL;
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(made->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    made->address = parsed;
+    if (info != NULL && parsed.any.sa_family == AF_INET) {
+        made->address.ipv4.sin_port = htons(info->port);
+    } else if (info != NULL) {
+        made->address.ipv6.sin6_port = htons(info->port);
+    }
+    *http = made;
+    return 0;
+}
+
+const struct fw_address *fw_http_address(const struct fw_http *http)
+{
+    return &http->address;
+}
+
+void fw_http_close(struct fw_http *http)
+{
+    if (http != NULL) {
+        MHD_stop_daemon(http->daemon);
+        free(http);
+    }
+}

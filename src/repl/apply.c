@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repl/apply.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+static void apply_delete(struct fw_cache_local *local, const struct fw_key *key)
+{
+    struct fw_hold hold;
+    fw_table_hold(local->table, &hold, key);
+    if (hold.item != NULL) {
+        fw_hold_remove(&hold);
+    }
+    fw_hold_release(&hold);
+}
+
+/* The item that was just written gets all but its value. */
+static void item_finish(struct fw_item *item, const struct fw_repl_message *message,
+                        uint32_t expires)
+{
+    uint64_t number = message->number != 0 ? message->number : message->cas;
+    fw_item_set_flags(item, message->flags);
+    fw_item_set_expires(item, expires);
+    item->bits &= (uint8_t)~FW_REPL_BITS;
+    item->bits |= (uint8_t)(message->opaque & FW_REPL_BITS);
+    if (message->cas != 0) { /* Else the master is none of ours, and the number is our own. */
+        fw_item_set_number(item, number);
+    }
+    if (message->number != 0) {
+        fw_item_set_cas(item, message->cas);
+    }
+}
+
+static void apply_set(struct fw_cache_local *local, const struct fw_repl_message *message,
+                      struct fw_body *body)
+{
+    struct fw_key key = fw_table_key(local->table, message->key, message->key_length);
+    uint32_t expires = fw_cache_expiry(local, message->expires);
+    uint8_t fields = fw_fields_needed(message->flags, expires, message->number);
+    size_t size = fw_item_size(key.length, message->value_length, fields);
+    if (!fw_table_reserve(local->table, size)) {
+        if (body != NULL) {
+            fw_body_unref(local->table, body);
+        }
+        apply_delete(local, &key);
+        return;
+    }
+    struct fw_hold hold;
+    struct fw_item *item;
+    fw_table_hold(local->table, &hold, &key);
+    if (body == NULL) {
+        item = fw_hold_write(&hold, message->value_length, fields, NULL);
+        memcpy(fw_item_value(item), message->value, message->value_length);
+    } else {
+        item = fw_hold_attach(&hold, body, fields);
+    }
+    item_finish(item, message, expires);
+    fw_hold_release(&hold);
+}
+
+static void apply_touch(struct fw_cache_local *local, const struct fw_repl_message *message)
+{
+    struct fw_key key = fw_table_key(local->table, message->key, message->key_length);
+    struct fw_hold hold;
+    fw_table_hold_to_expire(local->table, &hold, &key);
+    if (hold.item != NULL) {
+        fw_item_set_expires(hold.item, fw_cache_expiry(local, message->expires));
+        hold.item->bits &= (uint8_t)~FW_REPL_BITS;
+        hold.item->bits |= (uint8_t)(message->opaque & FW_REPL_BITS);
+    }
+    fw_hold_release(&hold);
+}
+
+void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message)
+{
+    FW_ASSERT(!message->is_large);
+    struct fw_key key;
+    switch (message->opcode) {
+    case FW_REPL_SET:
+    case FW_REPL_SETQ:
+        apply_set(local, message, NULL);
+        break;
+    case FW_REPL_DELETE:
+    case FW_REPL_DELETEQ:
+        key = fw_table_key(local->table, message->key, message->key_length);
+        apply_delete(local, &key);
+        break;
+    case FW_REPL_TOUCH:
+        apply_touch(local, message);
+        break;
+    case FW_REPL_FLUSHQ:
+        if (message->cas != 0) {
+            fw_table_flush_below(local->table, message->cas);
+        } else {
+            fw_table_flush(local->table);
+        }
+        break;
+    case FW_REPL_NOOP:
+    case FW_REPL_HELLO:
+        break;
+    }
+}
+
+void fw_repl_apply_large(struct fw_cache_local *local, const struct fw_repl_message *message,
+                         struct fw_body *body)
+{
+    FW_ASSERT(message->is_large && body->length == message->value_length);
+    apply_set(local, message, body);
+}

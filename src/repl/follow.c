@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repl/follow.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "io/clock.h"
+#include "repl/apply.h"
+
+FW_LOG_MODULE_USE(repl);
+
+static_assert((int)FW_REPL_FOLLOW_INPUT > 2 * (int)FW_REPL_MESSAGE_MAX, "any message fits");
+
+enum { APPLY_MAX = 64, CLEAR_BUCKETS = 32, RECEIVES_MAX = 4 };
+
+/* No number that a master gives is as high. */
+#define NUMBER_END (UINT64_C(1) << 48)
+
+/* To masters that are others', and how long they may take to say something. */
+#define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
+#define GREETING_NS  (INT64_C(2) * FW_NS_PER_S)
+
+enum {
+    FOLLOW_CONNECT = FW_PHASE_FIRST,
+    FOLLOW_GREET,
+    FOLLOW_CLEAR,
+    FOLLOW_APPLY,
+    FOLLOW_CLOSE,
+    FOLLOW_PAUSE,
+};
+
+static struct fw_repl_follow *follow_of_fom(struct fw_fom *fom)
+{
+    return FW_FOM_OF(fom, struct fw_repl_follow);
+}
+
+static struct fw_repl_follow *follow_of(struct fw_stream *stream)
+{
+    return FW_CONTAINER_OF(stream, struct fw_repl_follow, stream);
+}
+
+static void follow_set_state(struct fw_repl_follow *follow, enum fw_repl_follow_state state)
+{
+    /* Release, for the acquire of who looks. */
+    atomic_store_explicit(&follow->repl->followed.state, state, memory_order_release);
+}
+
+static bool follow_must_end(const struct fw_repl_follow *follow)
+{
+    /* Acquire, for the release in fw_repl_unfollow(). */
+    return atomic_load_explicit(&follow->repl->must_unfollow, memory_order_acquire);
+}
+
+static enum fw_step follow_end(struct fw_repl_follow *follow, int error)
+{
+    follow->error = error;
+    return fw_fom_goto(&follow->fom, FOLLOW_CLOSE);
+}
+
+/* ---- the stream's events ------------------------------------------------------------------- */
+
+static void follow_connected(struct fw_stream *stream, int result)
+{
+    struct fw_repl_follow *follow = follow_of(stream);
+    follow->is_connecting = false;
+    follow->is_connected = result == 0;
+    follow->error = result;
+    fw_fom_wake(&follow->fom);
+}
+
+static void follow_readable(struct fw_stream *stream)
+{
+    follow_of(stream)->is_waiting = false;
+    fw_fom_wake(&follow_of(stream)->fom);
+}
+
+static void follow_note_sent(struct fw_repl_follow *follow, ssize_t result)
+{
+    if (result < 0) {
+        follow->error = (int)result;
+        return;
+    }
+    follow->unsent.iov_base = (char *)follow->unsent.iov_base + result;
+    follow->unsent.iov_len -= (size_t)result;
+}
+
+static void follow_sent(struct fw_stream *stream, ssize_t result)
+{
+    struct fw_repl_follow *follow = follow_of(stream);
+    follow->is_sending = false;
+    follow_note_sent(follow, result);
+    fw_fom_wake(&follow->fom);
+}
+
+static void follow_closed(struct fw_stream *stream)
+{
+    struct fw_repl_follow *follow = follow_of(stream);
+    follow->is_open = false;
+    fw_fom_wake(&follow->fom);
+}
+
+static const struct fw_stream_events follow_events = {.readable = follow_readable,
+                                                      .sent = follow_sent,
+                                                      .connected = follow_connected,
+                                                      .closed = follow_closed};
+
+/* Sends what is in the output, and then the answer that is due, as far as the socket takes it. */
+static void follow_send(struct fw_repl_follow *follow)
+{
+    while (!follow->is_sending && follow->error == 0) {
+        if (follow->unsent.iov_len == 0 && follow->has_answer) {
+            follow->has_answer = false;
+            follow->unsent = (struct iovec){
+                .iov_base = follow->output,
+                .iov_len = fw_repl_put_mark_answer(follow->output, follow->answer_opaque)};
+        }
+        int64_t now = fw_fom_now(&follow->fom);
+        if (follow->unsent.iov_len == 0 && follow->is_other &&
+            now - follow->beat_ns >= HEARTBEAT_NS) {
+            follow->beat_ns = now;
+            follow->unsent = (struct iovec){.iov_base = follow->output,
+                                            .iov_len = fw_repl_put_heartbeat(follow->output)};
+        }
+        if (follow->unsent.iov_len == 0) {
+            return;
+        }
+        ssize_t result = fw_stream_send(&follow->stream, &follow->unsent, 1);
+        if (result == -EINPROGRESS) {
+            follow->is_sending = true;
+        } else {
+            follow_note_sent(follow, result);
+        }
+    }
+}
+
+/* ---- connecting and greeting --------------------------------------------------------------- */
+
+static enum fw_step follow_connect(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    if (follow_must_end(follow) || follow->error != 0) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
+    if (!follow->is_open) {
+        follow_set_state(follow, FW_REPL_FOLLOW_CONNECTING);
+        follow->heard_ns = fw_fom_now(fom);
+        int rc = fw_stream_connect(&follow->stream, fw_fom_core(fom)->reactor, &follow->master,
+                                   &follow_events);
+        if (rc != 0 && rc != -EINPROGRESS) {
+            return follow_end(follow, rc);
+        }
+        follow->is_open = true;
+        follow->is_connecting = rc == -EINPROGRESS;
+        follow->is_connected = rc == 0;
+    }
+    if (follow->is_connected) {
+        fw_repl_count(&follow->repl->metrics.connects, 1);
+        return fw_fom_goto(fom, FOLLOW_GREET);
+    }
+    int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
+    if (fw_fom_now(fom) >= deadline) {
+        return follow_end(follow, -ETIMEDOUT);
+    }
+    return fw_fom_wait_until(fom, FOLLOW_CONNECT, deadline);
+}
+
+/* Makes room and receives. 0, -EAGAIN: nothing more now, or why the link ends. */
+static int follow_receive(struct fw_repl_follow *follow)
+{
+    if (follow->is_waiting) {
+        return -EAGAIN;
+    }
+    uint32_t length = follow->input_end - follow->input_begin;
+    memmove(follow->input, follow->input + follow->input_begin, length);
+    follow->input_begin = 0;
+    follow->input_end = length;
+    bool is_body = follow->body != NULL && length == 0;
+    char *to = is_body ? follow->body->bytes + follow->body_filled : follow->input + length;
+    size_t room =
+        is_body ? follow->body->length - follow->body_filled : sizeof follow->input - length;
+    ssize_t received = fw_stream_receive_now(&follow->stream, to, room);
+    if (received == -EAGAIN) {
+        follow->is_waiting = true;
+        fw_stream_wait(&follow->stream);
+        return -EAGAIN;
+    }
+    if (received <= 0) {
+        return received == 0 ? -ECONNRESET : (int)received;
+    }
+    follow->heard_ns = fw_fom_now(&follow->fom);
+    fw_repl_count(&follow->repl->metrics.bytes_received, (uint64_t)received);
+    if (is_body) {
+        follow->body_filled += (uint32_t)received;
+    } else {
+        follow->input_end += (uint32_t)received;
+    }
+    return 0;
+}
+
+static void follow_say_hello(struct fw_repl_follow *follow)
+{
+    const struct fw_repl_followed *followed = &follow->repl->followed;
+    /* Relaxed, all: written by followers only, of which this is the one. */
+    bool is_torn = atomic_load_explicit(&followed->is_torn, memory_order_relaxed);
+    const struct fw_repl_greeting greeting = {
+        .history = is_torn ? 0 : atomic_load_explicit(&followed->history, memory_order_relaxed),
+        .position = atomic_load_explicit(&followed->position, memory_order_relaxed),
+    };
+    follow->unsent = (struct iovec){.iov_base = follow->output,
+                                    .iov_len = fw_repl_put_hello(follow->output, &greeting)};
+    follow->has_greeted = true;
+}
+
+static enum fw_step follow_begin(struct fw_repl_follow *follow,
+                                 const struct fw_repl_message *message)
+{
+    struct fw_repl_followed *followed = &follow->repl->followed;
+    bool goes_on = message->start == FW_REPL_GO_ON;
+    char address[FW_ADDRESS_TEXT_SIZE];
+    fw_address_format(&follow->master, address);
+    follow->was_told = false;
+    FW_LOG(repl, NOTICE, "following the master %s, %s", address,
+           goes_on ? "from where it was left" : "which sends everything");
+    follow->is_other = !message->is_answer;
+    atomic_store_explicit(&followed->history, message->history, memory_order_relaxed);
+    if (goes_on) {
+        follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
+        return fw_fom_goto(&follow->fom, FOLLOW_APPLY);
+    }
+    atomic_store_explicit(&followed->is_torn, true, memory_order_relaxed);
+    follow_set_state(follow, FW_REPL_FOLLOW_COPYING);
+    follow->clear_cursor = 0;
+    return fw_fom_goto(&follow->fom, FOLLOW_CLEAR);
+}
+
+/* The bytes that have not been looked at. */
+static enum fw_repl_decoded input_look(const struct fw_repl_follow *follow,
+                                       struct fw_repl_message *message)
+{
+    return fw_repl_decode(follow->input + follow->input_begin,
+                          follow->input_end - follow->input_begin, message);
+}
+
+static enum fw_step follow_greet(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    struct fw_repl_message message;
+    if (follow_must_end(follow)) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
+    if (!follow->has_greeted) {
+        follow_say_hello(follow);
+    }
+    follow_send(follow);
+    for (;;) {
+        enum fw_repl_decoded decoded = input_look(follow, &message);
+        if (decoded == FW_REPL_MESSAGE && message.opcode == FW_REPL_HELLO && message.is_answer &&
+            message.version == FW_REPL_VERSION) {
+            follow->input_begin += (uint32_t)message.size;
+            return follow_begin(follow, &message);
+        }
+        bool is_others =
+            decoded == FW_REPL_MESSAGE && !message.is_answer && message.opcode != FW_REPL_HELLO;
+        if (is_others && follow->repl->config.admits_others) {
+            return follow_begin(follow, &message); /* It is applied when all else is forgotten. */
+        }
+        if (decoded != FW_REPL_MORE) {
+            return follow_end(follow, -EPROTO);
+        }
+        int rc = follow->error != 0 ? follow->error : follow_receive(follow);
+        if (rc == -EAGAIN) {
+            break;
+        }
+        if (rc != 0) {
+            return follow_end(follow, rc);
+        }
+    }
+    bool admits_others = follow->repl->config.admits_others;
+    int64_t patience_ns = admits_others ? GREETING_NS : follow->repl->config.timeout_ns;
+    int64_t deadline = follow->heard_ns + patience_ns;
+    if (fw_fom_now(fom) < deadline) {
+        return fw_fom_wait_until(fom, FOLLOW_GREET, deadline);
+    }
+    /* One of another server has nothing to say while it has nothing. */
+    message = (struct fw_repl_message){.opcode = FW_REPL_NOOP};
+    return admits_others ? follow_begin(follow, &message) : follow_end(follow, -ETIMEDOUT);
+}
+
+static enum fw_step follow_clear(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    if (follow_must_end(follow) || follow->error != 0) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
+    fw_cache_local_set_time(follow->local, fw_fom_now(fom));
+    if (!fw_table_clear(follow->local->table, &follow->clear_cursor, CLEAR_BUCKETS)) {
+        return fw_fom_yield(fom, FOLLOW_CLEAR);
+    }
+    follow->heard_ns = fw_fom_now(fom); /* It was we who took the time. */
+    return fw_fom_goto(fom, FOLLOW_APPLY);
+}
+
+/* ---- applying ------------------------------------------------------------------------------ */
+
+static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    struct fw_repl_followed *followed = &follow->repl->followed;
+    if (message->number > 0 && message->number < NUMBER_END - FW_REPL_NUMBERS_AHEAD) {
+        fw_table_take_numbers(follow->local->cache->table, message->number - 1);
+    }
+    /* Relaxed, all: see follow_say_hello(); others only show them. */
+    atomic_store_explicit(&followed->position, message->cas, memory_order_relaxed);
+    if ((message->opaque & FW_REPL_MARK_WHOLE) != 0) {
+        if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed)) {
+            FW_LOG(repl, NOTICE, "the copy is whole");
+        }
+        atomic_store_explicit(&followed->is_torn, false, memory_order_relaxed);
+        follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
+        if ((message->opaque & FW_REPL_MARK_CURRENT) != 0) {
+            atomic_store_explicit(&followed->current_ns, fw_fom_now(&follow->fom),
+                                  memory_order_relaxed);
+        }
+    }
+    follow->has_answer = true;
+    follow->answer_opaque = message->opaque;
+}
+
+/* A value that goes to a body: as much as is in the input; the rest is received there. */
+static void body_begin(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    follow->pending = *message;
+    memcpy(follow->pending_key, message->key, message->key_length);
+    follow->pending.key = follow->pending_key;
+    follow->pending.value = NULL;
+    follow->body_filled = 0;
+    follow->body = fw_body_create(follow->local->table, message->value_length);
+    if (follow->body == NULL) { /* Better a miss than an old value. */
+        struct fw_repl_message removal = {.opcode = FW_REPL_DELETEQ,
+                                          .key = follow->pending_key,
+                                          .key_length = message->key_length};
+        fw_repl_apply(follow->local, &removal);
+        follow->skip = message->value_length;
+    }
+}
+
+/* Goes on with a large value. True: it is all there, or nothing of it is wanted. */
+static bool body_go_on(struct fw_repl_follow *follow)
+{
+    uint32_t there = follow->input_end - follow->input_begin;
+    uint32_t wanted =
+        follow->body != NULL ? follow->body->length - follow->body_filled : follow->skip;
+    uint32_t count = there < wanted ? there : wanted;
+    if (follow->body != NULL) {
+        memcpy(follow->body->bytes + follow->body_filled, follow->input + follow->input_begin,
+               count);
+        follow->body_filled += count;
+    } else {
+        follow->skip -= count;
+    }
+    follow->input_begin += count;
+    if (count < wanted) {
+        return false;
+    }
+    if (follow->body != NULL) {
+        struct fw_body *body = follow->body;
+        follow->body = NULL;
+        fw_repl_apply_large(follow->local, &follow->pending, body);
+    }
+    return true;
+}
+
+/* Applies one message, or a part of a large one. FW_REPL_MORE: not enough has come. */
+static enum fw_repl_decoded follow_take(struct fw_repl_follow *follow)
+{
+    struct fw_repl_message message;
+    if (follow->body != NULL || follow->skip > 0) {
+        return body_go_on(follow) ? FW_REPL_MESSAGE : FW_REPL_MORE;
+    }
+    enum fw_repl_decoded decoded = input_look(follow, &message);
+    if (decoded != FW_REPL_MESSAGE) {
+        return decoded;
+    }
+    if (message.is_answer || message.opcode == FW_REPL_HELLO) {
+        return FW_REPL_DAMAGED;
+    }
+    follow->input_begin += (uint32_t)message.size;
+    fw_repl_count(&follow->repl->metrics.messages_received, 1);
+    if (message.opcode == FW_REPL_NOOP) {
+        follow_marked(follow, &message);
+    } else if (message.opcode == FW_REPL_FLUSHQ && message.cas >= NUMBER_END) {
+        return FW_REPL_DAMAGED;
+    } else if (message.is_large) {
+        body_begin(follow, &message);
+    } else {
+        fw_repl_apply(follow->local, &message);
+    }
+    return FW_REPL_MESSAGE;
+}
+
+static enum fw_step follow_apply(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    uint32_t receives = 0;
+    if (follow_must_end(follow) || follow->error != 0) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
+    fw_cache_local_set_time(follow->local, fw_fom_now(fom));
+    for (uint32_t i = 0; i < APPLY_MAX; i++) {
+        enum fw_repl_decoded decoded = follow_take(follow);
+        if (decoded == FW_REPL_DAMAGED) {
+            return follow_end(follow, -EPROTO);
+        }
+        if (decoded == FW_REPL_MORE) {
+            int rc = receives++ < RECEIVES_MAX ? follow_receive(follow) : 0;
+            if (rc == -EAGAIN) {
+                goto dry;
+            }
+            if (rc != 0) {
+                return follow_end(follow, rc);
+            }
+        }
+    }
+    follow_send(follow);
+    return fw_fom_yield(fom, FOLLOW_APPLY);
+
+dry:
+    follow_send(follow);
+    if (follow->is_other) {
+        return fw_fom_wait_until(fom, FOLLOW_APPLY, fw_fom_now(fom) + HEARTBEAT_NS);
+    }
+    int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
+    if (fw_fom_now(fom) >= deadline) {
+        return follow_end(follow, -ETIMEDOUT);
+    }
+    return fw_fom_wait_until(fom, FOLLOW_APPLY, deadline);
+}
+
+/* ---- the end of a link, and of it all ------------------------------------------------------ */
+
+static void follow_say_why(struct fw_repl_follow *follow)
+{
+    char address[FW_ADDRESS_TEXT_SIZE];
+    if (follow_must_end(follow) || follow->was_told) {
+        return; /* Once, until it can be reached again. */
+    }
+    follow->was_told = true;
+    fw_address_format(&follow->master, address);
+    fw_repl_count(&follow->repl->metrics.silent, follow->error == -ETIMEDOUT ? 1 : 0);
+    fw_repl_count(&follow->repl->metrics.damaged, follow->error == -EPROTO ? 1 : 0);
+    FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address,
+           follow->error != 0 ? strerrordesc_np(-follow->error) : "it was ended");
+}
+
+/* In CLOSE and in FAILED. */
+static enum fw_step follow_close(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    if (!follow->is_closing) {
+        follow->is_closing = true;
+        follow_say_why(follow);
+        if (follow->body != NULL) {
+            fw_body_unref(follow->local->table, follow->body);
+            follow->body = NULL;
+        }
+        if (follow->is_open) {
+            fw_stream_close(&follow->stream);
+        }
+    }
+    if (follow->is_open) {
+        return fw_fom_wait(fom, fom->phase);
+    }
+    if (fom->phase == FW_PHASE_FAILED || follow_must_end(follow)) {
+        return fw_fom_finish(fom);
+    }
+    follow->is_closing = false;
+    follow->is_connected = false;
+    follow->is_waiting = false;
+    follow->is_sending = false;
+    follow->has_greeted = false;
+    follow->is_other = false;
+    follow->has_answer = false;
+    follow->error = 0;
+    follow->skip = 0;
+    follow->unsent.iov_len = 0;
+    follow->input_begin = follow->input_end = 0;
+    follow_set_state(follow, FW_REPL_FOLLOW_CONNECTING);
+    follow->heard_ns = fw_fom_now(fom);
+    return fw_fom_goto(fom, FOLLOW_PAUSE);
+}
+
+static enum fw_step follow_pause(struct fw_repl_follow *follow)
+{
+    struct fw_fom *fom = &follow->fom;
+    int64_t deadline = follow->heard_ns + follow->repl->config.retry_ns;
+    if (follow_must_end(follow)) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
+    if (fw_fom_now(fom) < deadline) {
+        return fw_fom_wait_until(fom, FOLLOW_PAUSE, deadline);
+    }
+    return fw_fom_goto(fom, FOLLOW_CONNECT);
+}
+
+static void follow_finish(struct fw_fom *fom)
+{
+    struct fw_repl_follow *follow = follow_of_fom(fom);
+    struct fw_repl *repl = follow->repl;
+    follow_set_state(follow, FW_REPL_FOLLOW_NONE);
+    repl->host.gone(repl->host.server);
+}
+
+/* ---- the type ------------------------------------------------------------------------------ */
+
+static int follow_initialise(struct fw_fom *fom)
+{
+    struct fw_repl_follow *follow = follow_of_fom(fom);
+    struct fw_repl *repl = follow->repl;
+    follow->local = repl->host.local(repl->host.server, fw_fom_core(fom)->index);
+    return 0;
+}
+
+static enum fw_step follow_tick(struct fw_fom *fom)
+{
+    struct fw_repl_follow *follow = follow_of_fom(fom);
+    fw_fom_arm(fom, &follow->news, &follow->repl->news); /* For fw_repl_unfollow(). */
+    switch (fom->phase) {
+    case FOLLOW_CONNECT:
+        return follow_connect(follow);
+    case FOLLOW_GREET:
+        return follow_greet(follow);
+    case FOLLOW_CLEAR:
+        return follow_clear(follow);
+    case FOLLOW_APPLY:
+        return follow_apply(follow);
+    case FOLLOW_PAUSE:
+        return follow_pause(follow);
+    default:
+        return follow_close(follow);
+    }
+}
+
+static const struct fw_phase follow_phases[] = {
+    {"CONNECT", FW_PHASE_BIT(FOLLOW_GREET) | FW_PHASE_BIT(FOLLOW_CLOSE), true},
+    {"GREET", FW_PHASE_BIT(FOLLOW_CLEAR) | FW_PHASE_BIT(FOLLOW_APPLY) | FW_PHASE_BIT(FOLLOW_CLOSE),
+     true},
+    {"CLEAR", FW_PHASE_BIT(FOLLOW_APPLY) | FW_PHASE_BIT(FOLLOW_CLOSE), true},
+    {"APPLY", FW_PHASE_BIT(FOLLOW_CLOSE), true},
+    {"CLOSE", FW_PHASE_BIT(FOLLOW_PAUSE) | FW_PHASE_BIT(FW_PHASE_FINISHED), true},
+    {"PAUSE", FW_PHASE_BIT(FOLLOW_CONNECT) | FW_PHASE_BIT(FOLLOW_CLOSE), true},
+};
+
+const struct fw_fom_type fw_repl_follow_type = {
+    .name = "follower",
+    .size = sizeof(struct fw_repl_follow),
+    .phases = follow_phases,
+    .phase_count = FW_ARRAY_LENGTH(follow_phases),
+    .initialise = follow_initialise,
+    .tick = follow_tick,
+    .finish = follow_finish,
+};

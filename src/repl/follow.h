@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A slave's follower: a fom that connects to the master, hears what it says, and makes it so here.
+ *
+ *     CONNECT ──► GREET ──► APPLY ──┐
+ *        ▲          └► CLEAR ─►┘    │ the link breaks, or is silent for too long
+ *        └── PAUSE ◄── CLOSE ◄──────┘
+ *                        └──► FINISHED, when it is told to end
+ *
+ *   CLEAR  the master will send a copy: forgets everything first, some buckets at a time
+ *   APPLY  applies messages, some per tick, and answers marks
+ *
+ * While it is away it keeps what it has and where it was (struct fw_repl_followed), so that it can
+ * go on from there. That is known only when a mark has said that the copy is whole; until then the
+ * table is torn, and the next greeting asks for a copy.
+ *
+ * One is there at a time. It applies only in its ticks, so once it has finished nothing comes from
+ * the old master any more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/engine.h>
+
+#include "io/reactor.h"
+#include "repl/repl.h"
+#include "repl/stream.h"
+
+enum { FW_REPL_FOLLOW_INPUT = 48 * 1024 };
+
+struct fw_repl_follow {
+    struct fw_fom fom;
+    struct fw_repl *repl;
+    struct fw_cache_local *local; /* Of its core. */
+    struct fw_address master;
+    struct fw_stream stream;
+    struct fw_clink news;
+    bool is_open;
+    bool is_connecting;
+    bool is_connected;
+    bool is_waiting; /* For the stream to be readable. */
+    bool is_sending;
+    bool is_closing;
+    bool is_other;    /* The master is another server's: it puts no marks. */
+    bool has_greeted; /* Its HELLO is on its way or there. */
+    bool was_told;    /* The log knows that the master cannot be reached. */
+    bool has_answer;  /* To a mark: to be sent. */
+    int error;        /* Why the link ends. */
+    uint32_t answer_opaque;
+    uint64_t clear_cursor;
+    int64_t heard_ns;
+    int64_t beat_ns;      /* When it last said that it is there. */
+    struct fw_body *body; /* A large value under way, of `pending`; NULL: none. */
+    uint32_t body_filled;
+    uint32_t skip; /* Bytes of a large value for which there is no memory. */
+    struct fw_repl_message pending;
+    char pending_key[FW_ITEM_KEY_MAX];
+    struct iovec unsent;
+    char output[FW_REPL_HEADER + FW_REPL_EXTRAS_MAX];
+    uint32_t input_begin;
+    uint32_t input_end;
+    char input[FW_REPL_FOLLOW_INPUT];
+};

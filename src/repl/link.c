@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repl/link.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "io/clock.h"
+
+FW_LOG_MODULE_USE(repl);
+
+enum { FILL_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
+
+#define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
+#define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
+
+enum {
+    LINK_GREET = FW_PHASE_FIRST,
+    LINK_CONFIRM,
+    LINK_STREAM,
+    LINK_CLOSE,
+};
+
+static struct fw_repl_link *link_of_fom(struct fw_fom *fom)
+{
+    return FW_FOM_OF(fom, struct fw_repl_link);
+}
+
+static struct fw_repl_link *link_of(struct fw_stream *stream)
+{
+    return FW_CONTAINER_OF(stream, struct fw_repl_link, stream);
+}
+
+static void slot_set_state(struct fw_repl_link *link, enum fw_repl_link_state state)
+{
+    /* Release, for the acquire of who looks. */
+    atomic_store_explicit(&link->slot->state, state, memory_order_release);
+}
+
+/* Goes to CLOSE, for this reason. */
+static enum fw_step link_end(struct fw_repl_link *link, int error)
+{
+    link->error = error;
+    return fw_fom_goto(&link->fom, LINK_CLOSE);
+}
+
+/* ---- the stream's events ------------------------------------------------------------------- */
+
+static void link_readable(struct fw_stream *stream)
+{
+    link_of(stream)->is_waiting = false;
+    fw_fom_wake(&link_of(stream)->fom);
+}
+
+static void link_closed(struct fw_stream *stream)
+{
+    link_of(stream)->is_closed = true;
+    fw_fom_wake(&link_of(stream)->fom);
+}
+
+/* Takes note of what a send has answered. 0 or a negative errno. */
+static int link_note_sent(struct fw_repl_link *link, ssize_t result)
+{
+    if (result < 0) {
+        return (int)result;
+    }
+    fw_repl_count(&link->repl->metrics.bytes_sent, (uint64_t)result);
+    /* Relaxed: a figure, and this link's alone to write. */
+    atomic_fetch_add_explicit(&link->slot->bytes_sent, (uint64_t)result, memory_order_relaxed);
+    size_t left = (size_t)result;
+    while (left > 0) {
+        struct iovec *piece = &link->reply->pieces[link->piece];
+        size_t part = left < piece->iov_len ? left : piece->iov_len;
+        piece->iov_base = (char *)piece->iov_base + part;
+        piece->iov_len -= part;
+        left -= part;
+        link->piece += piece->iov_len == 0;
+    }
+    return 0;
+}
+
+static void link_sent(struct fw_stream *stream, ssize_t result)
+{
+    struct fw_repl_link *link = link_of(stream);
+    link->is_sending = false;
+    int rc = link_note_sent(link, result);
+    link->error = rc != 0 ? rc : link->error;
+    fw_fom_wake(&link->fom);
+}
+
+static const struct fw_stream_events link_events = {
+    .readable = link_readable, .sent = link_sent, .closed = link_closed};
+
+/* Sends the reply as far as the socket takes it. True: it is sent, or an error is noted. */
+static bool link_send(struct fw_repl_link *link)
+{
+    if (link->piece_count == 0) {
+        link->piece = 0;
+        link->piece_count = fw_reply_finish(link->reply);
+    }
+    while (link->piece < link->piece_count && link->error == 0) {
+        ssize_t result = fw_stream_send(&link->stream, link->reply->pieces + link->piece,
+                                        (int)(link->piece_count - link->piece));
+        if (result == -EINPROGRESS) {
+            link->is_sending = true;
+            return false;
+        }
+        link->error = link_note_sent(link, result);
+    }
+    if (link->error == 0) {
+        link->piece_count = 0;
+        fw_reply_clear(link->reply);
+    }
+    return true;
+}
+
+/* ---- what the slave says ------------------------------------------------------------------- */
+
+static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
+{
+    if (!link->has_mark || opaque != link->mark_opaque) {
+        return; /* An answer to something else. */
+    }
+    struct fw_repl_slot *slot = link->slot;
+    link->has_mark = false;
+    /* Relaxed, but for the position: figures. Release, for the acquire in fw_repl_confirmed(). */
+    if (link->mark_is_current) {
+        atomic_store_explicit(&slot->current_ns, link->mark_ns, memory_order_relaxed);
+    }
+    atomic_store_explicit(&slot->confirmed, link->mark_position, memory_order_release);
+}
+
+/* What came first of what is there, if it is whole. */
+static enum fw_repl_decoded input_take(struct fw_repl_link *link, struct fw_repl_message *message)
+{
+    enum fw_repl_decoded decoded = fw_repl_decode(link->input, link->input_length, message);
+    if (decoded == FW_REPL_MORE && message->size > sizeof link->input) {
+        return FW_REPL_DAMAGED;
+    }
+    if (decoded == FW_REPL_MESSAGE) {
+        if (message->is_large) {
+            return FW_REPL_DAMAGED;
+        }
+        link->input_length -= (uint32_t)message->size;
+        memmove(link->input, link->input + message->size, link->input_length);
+    }
+    return decoded;
+}
+
+/* Receives what has come. 0, -EAGAIN: nothing more now, or why the link ends. */
+static int link_receive(struct fw_repl_link *link)
+{
+    if (link->is_waiting) {
+        return -EAGAIN;
+    }
+    ssize_t received = fw_stream_receive_now(&link->stream, link->input + link->input_length,
+                                             sizeof link->input - link->input_length);
+    if (received == -EAGAIN) {
+        link->is_waiting = true;
+        fw_stream_wait(&link->stream);
+        return -EAGAIN;
+    }
+    if (received <= 0) {
+        return received == 0 ? -ECONNRESET : (int)received;
+    }
+    link->input_length += (uint32_t)received;
+    return 0;
+}
+
+/* Takes the answers to marks that have come; others are skipped. 0 or why the link ends. */
+static int link_hear(struct fw_repl_link *link)
+{
+    int rc = 0;
+    while (rc == 0) {
+        rc = link_receive(link);
+        struct fw_repl_message message;
+        enum fw_repl_decoded decoded = FW_REPL_MESSAGE;
+        while (rc == 0 && decoded == FW_REPL_MESSAGE) {
+            decoded = input_take(link, &message);
+            if (decoded == FW_REPL_DAMAGED) {
+                return -EPROTO;
+            }
+            if (decoded == FW_REPL_MESSAGE && message.is_answer && message.opcode == FW_REPL_NOOP) {
+                link_confirm(link, message.opaque);
+            }
+        }
+    }
+    return rc == -EAGAIN ? 0 : rc;
+}
+
+/* ---- greeting ------------------------------------------------------------------------------ */
+
+/* Enters the log, where the slave can go on if it knows the place. */
+static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint64_t position)
+{
+    struct fw_repl *repl = link->repl;
+    bool can_go_on;
+    int rc = fw_changes_enter(repl->changes, repl->config.backlog, !link->is_ours, &history,
+                              &position, &can_go_on);
+    if (rc != 0) {
+        return link_end(link, rc);
+    }
+    link->is_in_log = true;
+    link->history = history;
+    link->position = position;
+    link->mark_position = position;
+    link->is_whole = can_go_on;
+    fw_repl_count(can_go_on ? &repl->metrics.resumes : &repl->metrics.copies, 1);
+    /* Relaxed: figures. */
+    atomic_store_explicit(&link->slot->is_ours, link->is_ours, memory_order_relaxed);
+    atomic_store_explicit(&link->slot->sent, position, memory_order_relaxed);
+    atomic_store_explicit(&link->slot->confirmed, can_go_on ? position : 0, memory_order_relaxed);
+    if (link->is_ours) {
+        const struct fw_repl_greeting greeting = {
+            .history = history,
+            .position = position,
+            .start = can_go_on ? FW_REPL_GO_ON : FW_REPL_COPY,
+        };
+        fw_repl_put_hello_answer(link->reply, &greeting);
+    }
+    slot_set_state(link, FW_REPL_LINK_CONFIRMING);
+    return fw_fom_goto(&link->fom, LINK_CONFIRM);
+}
+
+static enum fw_step link_greet(struct fw_repl_link *link)
+{
+    struct fw_fom *fom = &link->fom;
+    struct fw_repl_message message;
+    if (link->begin_ns == 0) {
+        link->begin_ns = fw_fom_now(fom);
+    }
+    for (;;) {
+        enum fw_repl_decoded decoded = input_take(link, &message);
+        if (decoded == FW_REPL_MESSAGE && message.opcode == FW_REPL_HELLO && !message.is_answer &&
+            message.version == FW_REPL_VERSION) {
+            link->is_ours = true;
+            return link_enter(link, message.history, message.position);
+        }
+        if (decoded != FW_REPL_MORE) {
+            return link_end(link, -EPROTO);
+        }
+        int rc = link_receive(link);
+        if (rc == -EAGAIN) {
+            break;
+        }
+        if (rc != 0) {
+            return link_end(link, rc);
+        }
+    }
+    if (fw_fom_now(fom) - link->begin_ns < GREETING_NS) {
+        return fw_fom_wait_until(fom, LINK_GREET, link->begin_ns + GREETING_NS);
+    }
+    if (!link->repl->config.admits_others || link->input_length > 0) {
+        return link_end(link, -ETIMEDOUT);
+    }
+    return link_enter(link, 0, 0);
+}
+
+/* ---- confirming ---------------------------------------------------------------------------- */
+
+static enum fw_step link_confirming(struct fw_repl_link *link)
+{
+    struct fw_fom *fom = &link->fom;
+    link->is_quiescing = true;
+    if (!fw_domain_quiesce(fw_fom_domain(fom), fom, &link->quiescence)) {
+        return fw_fom_wait(fom, LINK_CONFIRM);
+    }
+    link->is_quiescing = false;
+    if (!link->is_whole) {
+        int rc = fw_repl_copy_create(&link->copy, link->repl->host.cache, link->repl->host.jobs,
+                                     fw_fom_ticket(fom));
+        if (rc != 0) {
+            return link_end(link, rc);
+        }
+    }
+    slot_set_state(link, link->is_whole ? FW_REPL_LINK_STREAMING : FW_REPL_LINK_COPYING);
+    return fw_fom_goto(fom, LINK_STREAM);
+}
+
+/* ---- the stream ---------------------------------------------------------------------------- */
+
+static bool link_has_room(const struct fw_repl_link *link)
+{
+    return fw_reply_room(link->reply, FW_REPLY_ROOM_MIN) != NULL &&
+           fw_reply_has_pieces(link->reply);
+}
+
+/* What the key is now. `number`: not 0, only if it is still that; and then without its value. */
+static void link_tell(struct fw_repl_link *link, const char *bytes, uint8_t length, uint64_t number)
+{
+    struct fw_cache_local *local = link->local;
+    struct fw_key key = fw_table_key(local->table, bytes, length);
+    struct fw_hold hold;
+    fw_table_hold(local->table, &hold, &key);
+    if (hold.item == NULL) {
+        fw_repl_put_delete(link->reply, bytes, length);
+    } else if (number == 0) {
+        fw_repl_put_item(link->reply, local, hold.item, link->is_ours);
+    } else if (fw_item_number(hold.item) == number) {
+        fw_repl_put_touch(link->reply, local, hold.item, link->is_ours);
+    } /* Else it was written since, and that stands further on. */
+    fw_hold_release(&hold);
+    fw_repl_count(&link->repl->metrics.items_sent, 1);
+}
+
+/* The next change of the batch, which is not empty. 0 or -EPROTO. */
+static int link_tell_change(struct fw_repl_link *link)
+{
+    struct fw_change change;
+    const char *next = link->batch + link->batch_next;
+    if (!fw_change_next(&next, link->batch + link->batch_end, &change)) {
+        return -EPROTO; /* The slave came back with a place that never was one. */
+    }
+    link->batch_next = (uint32_t)(next - link->batch);
+    if (change.kind != FW_CHANGE_FLUSH) {
+        link_tell(link, change.key, change.key_length,
+                  change.kind == FW_CHANGE_TOUCH ? change.number : 0);
+    } else if (link->is_ours) {
+        fw_repl_put_flush(link->reply, change.number);
+    }
+    return 0;
+}
+
+/* The next key of the copy, if there is one now. */
+static bool link_tell_copied(struct fw_repl_link *link)
+{
+    uint8_t length;
+    bool is_over;
+    if (link->is_whole) {
+        return false;
+    }
+    const char *key = fw_repl_copy_next(link->copy, &length, &is_over);
+    if (key != NULL) {
+        link_tell(link, key, length, 0);
+    } else if (is_over) {
+        link->is_whole = true;
+        slot_set_state(link, FW_REPL_LINK_STREAMING);
+    }
+    return key != NULL;
+}
+
+/* Behind a batch: a mark, if there is something new to say and none is under way. */
+static void link_mark(struct fw_repl_link *link)
+{
+    int64_t now = fw_fom_now(&link->fom);
+    bool is_news = link->position != link->mark_position || link->is_whole != link->is_whole_told;
+    if (link->has_mark || (!is_news && now - link->mark_ns < HEARTBEAT_NS)) {
+        return;
+    }
+    link->mark_is_current = fw_changes_head(link->repl->changes) == link->position;
+    link->mark_count = (link->mark_count + 1) & FW_REPL_MARK_COUNT;
+    link->mark_opaque = link->mark_count | (link->mark_is_current ? FW_REPL_MARK_CURRENT : 0) |
+                        (link->is_whole ? FW_REPL_MARK_WHOLE : 0);
+    link->mark_position = link->position;
+    link->mark_ns = now;
+    link->is_whole_told = link->is_whole;
+    link->has_mark = true;
+    const struct fw_repl_mark mark = {
+        .opaque = link->mark_opaque,
+        .position = link->position,
+        .number = fw_table_number(link->repl->host.cache->table),
+    };
+    fw_repl_put_mark(link->reply, &mark, link->is_ours);
+}
+
+/* Reads on in the log, when the batch is used up. 0, or why the link ends. */
+static int link_read(struct fw_repl_link *link)
+{
+    int length = fw_changes_read(link->repl->changes, &link->position, link->batch);
+    link->batch_next = 0;
+    link->batch_end = length > 0 ? (uint32_t)length : 0;
+    /* Relaxed: a figure. */
+    atomic_store_explicit(&link->slot->sent, link->position, memory_order_relaxed);
+    return length < 0 ? length : 0;
+}
+
+/*
+ * Encodes some messages: changes and copied keys by turns. 1: there may be more to say at once; 0:
+ * there is not; or why the link ends.
+ */
+static int link_fill(struct fw_repl_link *link)
+{
+    for (uint32_t i = 0; i < FILL_MAX; i++) {
+        if (!link_has_room(link)) {
+            return 1;
+        }
+        if (i % 2 == 1 && link_tell_copied(link)) {
+            continue;
+        }
+        if (link->batch_next == link->batch_end) {
+            link_mark(link); /* All that was read is told. */
+            int rc = link_read(link);
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        if (link->batch_next < link->batch_end) {
+            int rc = link_tell_change(link);
+            if (rc != 0) {
+                return rc;
+            }
+        } else if (!link_tell_copied(link)) {
+            link_mark(link);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Nothing to say, or nobody listens: until something happens, and a heartbeat at the latest. */
+static enum fw_step link_wait(struct fw_repl_link *link)
+{
+    struct fw_fom *fom = &link->fom;
+    struct fw_repl *repl = link->repl;
+    fw_fom_arm(fom, &link->news, &repl->news);
+    if (!link->is_sending) {
+        /* Armed first, looked then; who changes something does so first and looks for us then. */
+        link->is_asleep = true;
+        atomic_fetch_add(&repl->sleeper_count, 1);
+        FW_YIELD_POINT("link: is about to sleep");
+        atomic_thread_fence(memory_order_seq_cst);
+        if (fw_changes_head(repl->changes) != link->position) {
+            return fw_fom_goto(fom, LINK_STREAM);
+        }
+    }
+    return fw_fom_wait_until(fom, LINK_STREAM, fw_fom_now(fom) + HEARTBEAT_NS);
+}
+
+/* Why the link has to end, or 0. */
+static int link_check(const struct fw_repl_link *link)
+{
+    const struct fw_repl *repl = link->repl;
+    if (link->error != 0) {
+        return link->error;
+    }
+    /* Acquire, for the release of who changes the role. */
+    if (!atomic_load_explicit(&repl->is_master, memory_order_acquire)) {
+        return -ESHUTDOWN;
+    }
+    if (fw_changes_has_lost(repl->changes, link->position)) {
+        return -EOVERFLOW; /* What follows what it has read is gone. */
+    }
+    /* Others need not answer: those of yrmcds do not. */
+    if (link->is_ours && link->has_mark &&
+        fw_fom_now(&link->fom) - link->mark_ns > repl->config.timeout_ns) {
+        return -ETIMEDOUT;
+    }
+    return 0;
+}
+
+static enum fw_step link_stream(struct fw_repl_link *link)
+{
+    struct fw_fom *fom = &link->fom;
+    fw_cache_local_set_time(link->local, fw_fom_now(fom));
+    int rc = link_check(link);
+    rc = rc == 0 ? link_hear(link) : rc;
+    if (rc != 0) {
+        return link_end(link, rc);
+    }
+    if (link->is_sending) {
+        return link_wait(link);
+    }
+    int more = link->piece_count == 0 ? link_fill(link) : 1;
+    if (more < 0) {
+        return link_end(link, more);
+    }
+    bool is_enough = more == 0 || !link_has_room(link) || link->piece_count > 0 ||
+                     fw_reply_length(link->reply) >= SEND_ENOUGH;
+    if (is_enough && !fw_reply_is_empty(link->reply) && !link_send(link)) {
+        return link_wait(link);
+    }
+    if (link->error != 0) {
+        return link_end(link, link->error);
+    }
+    return more != 0 ? fw_fom_yield(fom, LINK_STREAM) : link_wait(link);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void link_say_why(const struct fw_repl_link *link)
+{
+    char peer[FW_ADDRESS_TEXT_SIZE];
+    struct fw_metrics_repl *metrics = &link->repl->metrics;
+    fw_address_format(&link->slot->peer, peer);
+    switch (link->error) {
+    case -EOVERFLOW:
+        fw_repl_count(&metrics->drops, 1);
+        FW_LOG(repl, WARNING,
+               "dropped the slave %s: it was too slow, and changes were forgotten that it had not "
+               "heard of; a larger --repl-backlog remembers more",
+               peer);
+        break;
+    case -ETIMEDOUT:
+        fw_repl_count(&metrics->silent, 1);
+        FW_LOG(repl, NOTICE, "ended the link to the slave %s: it does not answer", peer);
+        break;
+    case -EPROTO:
+        fw_repl_count(&metrics->damaged, 1);
+        FW_LOG(repl, WARNING, "ended the link to %s: what it says is no replication", peer);
+        break;
+    case -EACCES:
+        fw_repl_count(&metrics->refused, 1);
+        FW_LOG(repl, WARNING, "refused %s as a slave: --repl-admit does not name it", peer);
+        break;
+    default:
+        FW_LOG(repl, NOTICE, "the link to the slave %s has ended: %s", peer,
+               strerrordesc_np(-link->error));
+    }
+}
+
+static void link_let_go(struct fw_repl_link *link)
+{
+    struct fw_repl *repl = link->repl;
+    link->is_closing = true;
+    link_say_why(link);
+    if (link->is_quiescing) {
+        fw_quiescence_cancel(fw_fom_domain(&link->fom), &link->quiescence);
+    }
+    if (link->is_in_log) {
+        fw_changes_leave(repl->changes, !link->is_ours, link->position);
+    }
+    if (link->is_open) {
+        fw_stream_close(&link->stream);
+    } else {
+        struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
+        fw_listener_refuse(link->listener, link->fd, &nothing);
+        link->is_closed = true;
+    }
+}
+
+/* In CLOSE and in FAILED. */
+static enum fw_step link_close(struct fw_repl_link *link)
+{
+    struct fw_fom *fom = &link->fom;
+    if (!link->is_closing) {
+        link->error = link->error != 0 ? link->error : -ESHUTDOWN;
+        link_let_go(link);
+    }
+    bool has_copy = link->copy != NULL && !fw_repl_copy_end(link->copy);
+    if (!link->is_closed || has_copy) {
+        return fw_fom_wait(fom, fom->phase);
+    }
+    return fw_fom_finish(fom);
+}
+
+static void link_finish(struct fw_fom *fom)
+{
+    struct fw_repl_link *link = link_of_fom(fom);
+    struct fw_repl *repl = link->repl;
+    if (link->copy != NULL) {
+        fw_repl_copy_destroy(link->copy);
+    }
+    if (link->reply != NULL) {
+        fw_reply_clear(link->reply);
+        free(link->reply);
+    }
+    if (link->slot != NULL) {
+        slot_set_state(link, FW_REPL_LINK_NONE);
+        atomic_fetch_sub(&repl->link_count, 1);
+        repl->host.gone(repl->host.server);
+    }
+}
+
+/* ---- the type ------------------------------------------------------------------------------ */
+
+static int link_initialise(struct fw_fom *fom)
+{
+    struct fw_repl_link *link = link_of_fom(fom);
+    struct fw_core *core = fw_fom_core(fom);
+    link->local = link->repl->host.local(link->repl->host.server, core->index);
+    link->reply = malloc(sizeof *link->reply);
+    if (link->reply == NULL) {
+        return -ENOMEM;
+    }
+    fw_reply_init(link->reply, link->local->table);
+    int rc = fw_stream_open(&link->stream, core->reactor, link->fd, &link_events);
+    link->is_open = rc == 0;
+    if (rc == 0 && fw_stream_peer(&link->stream, &link->slot->peer) != 0) {
+        link->slot->peer.length = 0;
+    }
+    if (rc == 0 && !fw_repl_is_admitted(link->repl, &link->slot->peer)) {
+        link->error = -EACCES;
+        return -EACCES;
+    }
+    return rc;
+}
+
+static enum fw_step link_tick(struct fw_fom *fom)
+{
+    struct fw_repl_link *link = link_of_fom(fom);
+    if (link->is_asleep) {
+        link->is_asleep = false;
+        atomic_fetch_sub(&link->repl->sleeper_count, 1);
+    }
+    switch (fom->phase) {
+    case LINK_GREET:
+        return link_greet(link);
+    case LINK_CONFIRM:
+        return link_confirming(link);
+    case LINK_STREAM:
+        return link_stream(link);
+    default:
+        return link_close(link);
+    }
+}
+
+static const struct fw_phase link_phases[] = {
+    {"GREET", FW_PHASE_BIT(LINK_CONFIRM) | FW_PHASE_BIT(LINK_CLOSE), true},
+    {"CONFIRM", FW_PHASE_BIT(LINK_STREAM) | FW_PHASE_BIT(LINK_CLOSE), true},
+    {"STREAM", FW_PHASE_BIT(LINK_CLOSE), true},
+    {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), true},
+};
+
+const struct fw_fom_type fw_repl_link_type = {
+    .name = "link",
+    .size = sizeof(struct fw_repl_link),
+    .phases = link_phases,
+    .phase_count = FW_ARRAY_LENGTH(link_phases),
+    .initialise = link_initialise,
+    .tick = link_tick,
+    .finish = link_finish,
+};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A master's link to one slave: a fom that tells it of every change.
+ *
+ *     GREET ──► CONFIRM ──► STREAM ──► CLOSE
+ *       └──────────┴────────────────────►
+ *
+ *   GREET    waits for the slave's HELLO; one that says nothing for GREETING_NS is another
+ *            server's, and is admitted as such where that is allowed
+ *   CONFIRM  has entered the log; waits until every locality has passed a quiescent point
+ *   STREAM   reads the log and the keys of the copy, looks each key up, sends what it finds
+ *   CLOSE    leaves the log, ends the copy's job, closes the socket
+ *
+ * In STREAM a tick encodes some messages and yields; it sends when there is enough, or nothing more
+ * to say. Behind each batch of changes it puts a mark, unless one is under way: so a busy stream
+ * has a mark per round trip, and an idle one a mark every HEARTBEAT_NS, which says that the master
+ * is alive. When the log has been read to its head it waits for news (fw_repl_nudge()).
+ *
+ * Its memory: the struct, and one reply of 64 KiB, which large values are not copied into.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/engine.h>
+
+#include "cache/reply.h"
+#include "io/reactor.h"
+#include "repl/copy.h"
+#include "repl/repl.h"
+#include "repl/stream.h"
+
+enum { FW_REPL_LINK_INPUT = 512 };
+
+struct fw_repl_link {
+    struct fw_fom fom;
+    struct fw_repl *repl;
+    struct fw_repl_slot *slot;
+    struct fw_cache_local *local; /* Of its core. */
+    struct fw_stream stream;
+    struct fw_clink news;
+    struct fw_quiescence quiescence;
+    struct fw_reply *reply;
+    struct fw_repl_copy *copy;    /* NULL: none is under way. */
+    struct fw_listener *listener; /* It came by. */
+    int fd;                       /* Until the stream is open. */
+    int error;                    /* Why it ends, for the log. */
+    uint32_t piece;               /* Of the reply: the first that is not all sent. */
+    uint32_t piece_count;         /* 0: nothing is being sent. */
+    bool is_open;
+    bool is_ours;
+    bool is_waiting;   /* For the stream to be readable. */
+    bool is_sending;   /* A send is under way. */
+    bool is_asleep;    /* Counted among the sleepers. */
+    bool is_in_log;    /* It has entered. */
+    bool is_quiescing; /* A request is under way. */
+    bool is_closing;
+    bool is_closed;
+    bool is_whole;      /* The slave has been told of every item. */
+    bool is_whole_told; /* And a mark has said so. */
+    bool has_mark;      /* Under way, not answered. */
+    bool mark_is_current;
+    uint32_t mark_opaque;
+    uint32_t mark_count;
+    uint64_t mark_position;
+    int64_t mark_ns;  /* When the last was sent. */
+    int64_t begin_ns; /* Of the greeting. */
+    uint64_t history;
+    uint64_t position; /* Where the log is read next. */
+    uint32_t batch_next;
+    uint32_t batch_end;
+    uint32_t input_length;
+    char input[FW_REPL_LINK_INPUT];
+    char batch[FW_CHANGES_BATCH];
+};

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repl/repl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "cache/table.h"
+#include "io/clock.h"
+#include "repl/apply.h"
+#include "repl/follow.h"
+#include "repl/link.h"
+
+FW_LOG_MODULE(repl);
+
+int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
+                 const struct fw_repl_host *host)
+{
+    *repl = (struct fw_repl){.config = *config, .host = *host};
+    repl->changes = fw_table_changes(host->cache->table);
+    repl->link_type = fw_repl_link_type;
+    repl->link_type.limit_count = FW_REPL_SLAVES_MAX;
+    repl->follow_type = fw_repl_follow_type;
+    repl->follow_type.limit_count = 1;
+    int rc = fw_domain_add_type(host->domain, &repl->link_type);
+    if (rc == 0) {
+        rc = fw_domain_add_type(host->domain, &repl->follow_type);
+    }
+    if (rc == 0) {
+        rc = fw_metrics_register(host->registry, &fw_repl_metric_table, &repl->metrics.source);
+    }
+    if (rc == 0) {
+        fw_channel_init_shared(&repl->news, host->domain);
+        fw_channel_set_name(&repl->news, "changes");
+    }
+    return rc;
+}
+
+void fw_repl_fini(struct fw_repl *repl)
+{
+    FW_ASSERT(atomic_load(&repl->link_count) == 0 && !fw_repl_is_following(repl));
+    fw_channel_fini(&repl->news);
+    fw_metrics_unregister(repl->host.registry, &repl->metrics.source);
+}
+
+/* A slot that is free, or NULL. Only the thread that runs the server takes one. */
+static struct fw_repl_slot *slot_take(struct fw_repl *repl)
+{
+    uint64_t count =
+        repl->config.slaves < FW_REPL_SLAVES_MAX ? repl->config.slaves : FW_REPL_SLAVES_MAX;
+    for (uint64_t i = 0; i < count; i++) {
+        struct fw_repl_slot *slot = &repl->slots[i];
+        /* Acquire, for the release of the link that had it. */
+        if (atomic_load_explicit(&slot->state, memory_order_acquire) == FW_REPL_LINK_NONE) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd)
+{
+    struct fw_repl_slot *slot = slot_take(repl);
+    struct fw_fom *fom;
+    if (slot == NULL || !atomic_load(&repl->is_master)) {
+        fw_repl_count(&repl->metrics.refused, 1);
+        return slot == NULL ? -EUSERS : -ESHUTDOWN;
+    }
+    int rc = fw_fom_create(&fom, repl->host.domain, &repl->link_type,
+                           fw_domain_home_by_load(repl->host.domain));
+    if (rc != 0) {
+        return rc;
+    }
+    struct fw_repl_link *link = FW_FOM_OF(fom, struct fw_repl_link);
+    /* Relaxed, all: figures, of nobody yet. */
+    atomic_store_explicit(&slot->sent, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->confirmed, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->current_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->bytes_sent, 0, memory_order_relaxed);
+    /* Release, for the acquire of who looks. */
+    atomic_store_explicit(&slot->state, FW_REPL_LINK_GREETING, memory_order_release);
+    link->repl = repl;
+    link->slot = slot;
+    link->listener = listener;
+    link->fd = fd;
+    atomic_fetch_add(&repl->link_count, 1);
+    fw_repl_count(&repl->metrics.links, 1);
+    fw_fom_start(fom);
+    return 0;
+}
+
+int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason)
+{
+    static const char *const own[] = {"127.0.0.1", "::1"};
+    const struct fw_option_list *list = &repl->config.admit;
+    const char *const *texts = list->count > 0 ? list->items : own;
+    size_t count = list->count > 0 ? list->count : FW_ARRAY_LENGTH(own);
+    for (size_t i = 0; i < count; i++) {
+        struct fw_reason why;
+        if (repl->admitted_count == FW_REPL_ADMITTED_MAX) {
+            return fw_reason_set(reason, -EINVAL, "--repl-admit: too many addresses, at most %d",
+                                 FW_REPL_ADMITTED_MAX);
+        }
+        if (fw_address_parse(texts[i], 0, 0, &repl->admitted[repl->admitted_count], 1, &why) < 0) {
+            return fw_reason_set(reason, -EINVAL, "--repl-admit: %s", why.text);
+        }
+        repl->admitted_count++;
+    }
+    return 0;
+}
+
+bool fw_repl_is_admitted(const struct fw_repl *repl, const struct fw_address *peer)
+{
+    struct fw_address machine = *peer;
+    if (peer->length == 0) {
+        return false;
+    }
+    if (peer->any.sa_family == AF_UNIX) {
+        return true;
+    }
+    if (peer->any.sa_family == AF_INET) {
+        machine.ipv4.sin_port = 0;
+    } else {
+        machine.ipv6.sin6_port = 0;
+    }
+    for (uint32_t i = 0; i < repl->admitted_count; i++) {
+        if (fw_address_equal(&machine, &repl->admitted[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void fw_repl_nudge_slowly(struct fw_repl *repl)
+{
+    FW_YIELD_POINT("repl: something has changed");
+    /* Changed first, looked then; see link_wait(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&repl->sleeper_count, memory_order_relaxed) > 0) {
+        (void)fw_channel_broadcast(&repl->news);
+    }
+}
+
+/* ---- roles --------------------------------------------------------------------------------- */
+
+void fw_repl_serve(struct fw_repl *repl)
+{
+    struct fw_table *table = repl->host.cache->table;
+    FW_ASSERT(!fw_repl_is_following(repl));
+    /* Relaxed: no follower is left. Who never had a master knows all numbers that were given. */
+    if (atomic_load_explicit(&repl->followed.history, memory_order_relaxed) != 0) {
+        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);
+        atomic_store_explicit(&repl->followed.history, 0, memory_order_relaxed);
+    }
+    fw_changes_forget(repl->changes);
+    /* Release, for the acquire in links. */
+    atomic_store_explicit(&repl->is_master, true, memory_order_release);
+}
+
+void fw_repl_resign(struct fw_repl *repl)
+{
+    /* Release, for the acquire in links; and all look. */
+    atomic_store_explicit(&repl->is_master, false, memory_order_release);
+    (void)fw_channel_broadcast(&repl->news);
+}
+
+int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master)
+{
+    struct fw_fom *fom;
+    FW_ASSERT(!fw_repl_is_following(repl));
+    fw_changes_forget(repl->changes);
+    atomic_store(&repl->must_unfollow, false);
+    /* Relaxed, both: there is no follower. Whatever is here is nothing that a master has told. */
+    atomic_store_explicit(&repl->followed.history, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.is_torn, true, memory_order_relaxed);
+    int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,
+                           fw_domain_locality(repl->host.domain, 0));
+    if (rc != 0) {
+        return rc;
+    }
+    struct fw_repl_follow *follow = FW_FOM_OF(fom, struct fw_repl_follow);
+    follow->repl = repl;
+    follow->master = *master;
+    repl->master = *master;
+    /* Release, for the acquire of who looks. */
+    atomic_store_explicit(&repl->followed.state, FW_REPL_FOLLOW_CONNECTING, memory_order_release);
+    fw_fom_start(fom);
+    return 0;
+}
+
+void fw_repl_unfollow(struct fw_repl *repl)
+{
+    /* Release, for the acquire in the follower, which waits for news too. */
+    atomic_store_explicit(&repl->must_unfollow, true, memory_order_release);
+    (void)fw_channel_broadcast(&repl->news);
+}
+
+bool fw_repl_is_following(const struct fw_repl *repl)
+{
+    /* Acquire, for the release of the follower that has gone: all that it did is done. */
+    return atomic_load_explicit(&repl->followed.state, memory_order_acquire) != FW_REPL_FOLLOW_NONE;
+}
+
+uint32_t fw_repl_confirmed(const struct fw_repl *repl, uint64_t position)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < FW_REPL_SLAVES_MAX; i++) {
+        const struct fw_repl_slot *slot = &repl->slots[i];
+        /* Acquire, both, for the releases in the link. */
+        bool is_whole =
+            atomic_load_explicit(&slot->state, memory_order_acquire) == FW_REPL_LINK_STREAMING;
+        uint64_t confirmed = atomic_load_explicit(&slot->confirmed, memory_order_acquire);
+        count += is_whole && confirmed >= position ? 1 : 0;
+    }
+    return count;
+}
+
+/* ---- statistics ---------------------------------------------------------------------------- */
+
+struct rows {
+    fw_stat_emit emit;
+    void *context;
+    int index; /* Of the slave; -1: of none. */
+};
+
+FW_PRINTF(3, 4)
+static void row(const struct rows *rows, const char *name, const char *format, ...)
+{
+    char value[FW_ADDRESS_TEXT_SIZE];
+    char full[64];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(value, sizeof value, format, arguments);
+    va_end(arguments);
+    if (rows->index >= 0) {
+        (void)snprintf(full, sizeof full, "%d:%s", rows->index, name);
+    }
+    rows->emit(rows->context, rows->index >= 0 ? full : name, value);
+}
+
+static void rows_slave(const struct rows *rows, const struct fw_repl *repl,
+                       const struct fw_repl_slot *slot, uint32_t state)
+{
+    static const char *const states[] = {
+        [FW_REPL_LINK_GREETING] = "greeting",
+        [FW_REPL_LINK_CONFIRMING] = "confirming",
+        [FW_REPL_LINK_COPYING] = "copying",
+        [FW_REPL_LINK_STREAMING] = "streaming",
+    };
+    char peer[FW_ADDRESS_TEXT_SIZE];
+    uint64_t head = fw_changes_head(repl->changes);
+    /* Relaxed, all: figures. */
+    uint64_t sent = atomic_load_explicit(&slot->sent, memory_order_relaxed);
+    uint64_t confirmed = atomic_load_explicit(&slot->confirmed, memory_order_relaxed);
+    int64_t current_ns = atomic_load_explicit(&slot->current_ns, memory_order_relaxed);
+    bool is_behind = confirmed < head;
+    int64_t behind_ns = is_behind && current_ns > 0 ? fw_clock_now_ns() - current_ns : 0;
+    if (state != FW_REPL_LINK_GREETING) { /* Before it is not known. */
+        fw_address_format(&slot->peer, peer);
+        row(rows, "address", "%s", peer);
+    }
+    row(rows, "state", "%s", states[state]);
+    row(rows, "ours", "%s",
+        atomic_load_explicit(&slot->is_ours, memory_order_relaxed) ? "yes" : "no");
+    row(rows, "position_sent", "%" PRIu64, sent);
+    row(rows, "position_confirmed", "%" PRIu64, confirmed);
+    row(rows, "behind_bytes", "%" PRIu64, is_behind ? head - confirmed : 0);
+    row(rows, "behind_ms", "%" PRId64, (behind_ns > 0 ? behind_ns : 0) / FW_NS_PER_MS);
+    row(rows, "bytes_sent", "%" PRIu64,
+        atomic_load_explicit(&slot->bytes_sent, memory_order_relaxed));
+}
+
+static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
+{
+    static const char *const states[] = {
+        [FW_REPL_FOLLOW_NONE] = "none",
+        [FW_REPL_FOLLOW_CONNECTING] = "connecting",
+        [FW_REPL_FOLLOW_COPYING] = "copying",
+        [FW_REPL_FOLLOW_STREAMING] = "streaming",
+    };
+    const struct fw_repl_followed *followed = &repl->followed;
+    char master[FW_ADDRESS_TEXT_SIZE];
+    /* Relaxed, all: figures. */
+    int64_t current_ns = atomic_load_explicit(&followed->current_ns, memory_order_relaxed);
+    fw_address_format(&repl->master, master);
+    row(rows, "master", "%s", master);
+    row(rows, "link", "%s", states[atomic_load_explicit(&followed->state, memory_order_relaxed)]);
+    row(rows, "torn", "%s",
+        atomic_load_explicit(&followed->is_torn, memory_order_relaxed) ? "yes" : "no");
+    row(rows, "history", "%016" PRIx64,
+        atomic_load_explicit(&followed->history, memory_order_relaxed));
+    row(rows, "position", "%" PRIu64,
+        atomic_load_explicit(&followed->position, memory_order_relaxed));
+    row(rows, "age_ms", "%" PRId64,
+        current_ns > 0 ? (fw_clock_now_ns() - current_ns) / FW_NS_PER_MS : -1);
+}
+
+void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context)
+{
+    struct rows rows = {.emit = emit, .context = context, .index = -1};
+    const struct fw_metrics_repl *metrics = &repl->metrics;
+    if (fw_repl_is_following(repl)) {
+        rows_followed(&rows, repl);
+    }
+    row(&rows, "slaves", "%" PRIu32, atomic_load(&repl->link_count));
+    row(&rows, "slaves_max", "%" PRIu64, repl->config.slaves);
+    row(&rows, "position_head", "%" PRIu64, fw_changes_head(repl->changes));
+    row(&rows, "backlog_bytes", "%" PRIu64, repl->config.backlog);
+    for (size_t i = 0; i < fw_repl_metric_table.row_count; i++) {
+        const struct fw_metric *metric = &fw_repl_metric_table.rows[i];
+        const char *field = (const char *)metrics + metric->offset;
+        row(&rows, metric->name, "%" PRIu64,
+            fw_counter_get((const struct fw_counter *)(const void *)field));
+    }
+    for (int i = 0; i < FW_REPL_SLAVES_MAX; i++) {
+        const struct fw_repl_slot *slot = &repl->slots[i];
+        /* Acquire, for the release of who took it. */
+        uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        if (state != FW_REPL_LINK_NONE) {
+            rows.index = i;
+            rows_slave(&rows, repl, slot, state);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replication of one server: what its parts share, and what the server does with them.
+ *
+ *        master                                                        slave
+ *     ┌───────────────────────────────┐                            ┌──────────────────────┐
+ *     │ connections ── holds ── table │                            │ table                │
+ *     │                  │        ▲   │   SetQ DeleteQ FlushQ Noop │   ▲                  │
+ *     │          keys    ▼   looks│   │ ─────────────────────────► │   │ applies          │
+ *     │   log of changes ───► link│fom│ ◄───────────────────────── │ follower, a fom      │
+ *     │   copy job, keys ───►     │   │        answers to Noop     │                      │
+ *     └───────────────────────────────┘                            └──────────────────────┘
+ *
+ * Order. A slave's link is the only one who encodes for it, one key after the other, each as it is
+ * at that moment, in a hold. So what the slave hears of a key is in the order of its bucket's lock.
+ * A change that comes after the link has looked is written down in the log, in its own hold, and
+ * the link will come to it. Nothing is missed, whatever the threads do in between; and where two
+ * localities' changes stand in the log relative to each other matters only for positions.
+ *
+ * A new slave. The link enters the log, then waits until every locality has passed a quiescent
+ * point (the document's synchronisation request), so that whoever did not know yet that changes are
+ * written down has let go of its bucket; only then the slave is *confirmed* and the copy begins. A
+ * job goes round the table and collects keys, which the link tells of between the changes, as many
+ * of the one as of the other: neither a busy master nor a large table keeps the other waiting.
+ *
+ * Bounds. The log is a ring of fixed size: a link that has fallen out of it is dropped, and the
+ * slave begins again; clients are never held up. What a link has encoded and its socket has not
+ * taken is one reply of 64 KiB. One mark is under way per slave. A slave that is back before the
+ * log has gone round gets what it missed.
+ *
+ * Roles. A server is master or slave; who decides is the server's business (server/replication.h).
+ * To become slave it drops its clients, forgets the log, starts a follower. To become master it
+ * ends the follower first, waits until that is gone, then jumps ahead in its numbers (apply.h) and
+ * serves.
+ *
+ * Threads. Links and the follower are foms of the server's domain, on the turn of their core. Jobs
+ * collect keys. The rest may be called by anyone, unless it says otherwise.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <fairway/engine.h>
+#include <fairway/jobs.h>
+
+#include "base/base.h"
+#include "cache/cache.h"
+#include "cache/changes.h"
+#include "io/address.h"
+#include "io/reactor.h"
+#include "repl/metrics.h"
+#include "repl/options.h"
+
+enum { FW_REPL_SLAVES_MAX = 16, FW_REPL_ADMITTED_MAX = 64 };
+
+enum fw_repl_link_state {
+    FW_REPL_LINK_NONE, /* The slot is free. */
+    FW_REPL_LINK_GREETING,
+    FW_REPL_LINK_CONFIRMING,
+    FW_REPL_LINK_COPYING,
+    FW_REPL_LINK_STREAMING,
+};
+
+/* What others may see of a link. Relaxed, all but `state`, which is taken and given back with it.
+ */
+struct fw_repl_slot {
+    _Atomic uint32_t state; /* enum fw_repl_link_state */
+    struct fw_address peer; /* Written by the link before it is CONFIRMING. */
+    atomic_bool is_ours;
+    _Atomic uint64_t sent;       /* Position. */
+    _Atomic uint64_t confirmed;  /* Position of the last mark that was answered. */
+    _Atomic int64_t current_ns;  /* It has confirmed all that was changed before this time. */
+    _Atomic uint64_t bytes_sent; /* Of the stream. */
+};
+
+enum fw_repl_follow_state {
+    FW_REPL_FOLLOW_NONE, /* There is no follower. */
+    FW_REPL_FOLLOW_CONNECTING,
+    FW_REPL_FOLLOW_COPYING,
+    FW_REPL_FOLLOW_STREAMING,
+};
+
+/* What a slave knows. Written by the follower, and read by anyone when there is none. Relaxed. */
+struct fw_repl_followed {
+    _Atomic uint32_t state;     /* enum fw_repl_follow_state; release, acquire. */
+    _Atomic uint64_t history;   /* Whose position it is; 0: nobody's. */
+    _Atomic uint64_t position;  /* Of the last mark. */
+    _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
+    atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
+};
+
+/* What replication wants of the server. */
+struct fw_repl_host {
+    void *server;
+    struct fw_domain *domain;
+    struct fw_jobs *jobs;
+    struct fw_cache *cache;
+    struct fw_metrics *registry;
+    /* The part of the cache that belongs to the core of this index. On its turn. */
+    struct fw_cache_local *(*local)(void *server, uint32_t core);
+    /* A link or the follower has gone. Any thread. */
+    void (*gone)(void *server);
+};
+
+struct fw_repl {
+    struct fw_repl_config config;
+    struct fw_repl_host host;
+    struct fw_changes *changes;
+    struct fw_fom_type link_type;
+    struct fw_fom_type follow_type;
+    struct fw_channel news;         /* Links wait here for changes. */
+    _Atomic uint32_t sleeper_count; /* How many do. */
+    atomic_bool is_master;          /* Links end when it is not. */
+    atomic_bool must_unfollow;      /* The follower ends. */
+    _Atomic uint32_t link_count;    /* Until their sockets are closed. */
+    struct fw_address master;       /* Whom to follow; the thread that runs the server. */
+    struct fw_address admitted[FW_REPL_ADMITTED_MAX]; /* Who may be a slave; constant. */
+    uint32_t admitted_count;
+    struct fw_repl_slot slots[FW_REPL_SLAVES_MAX];
+    struct fw_repl_followed followed;
+    struct fw_metrics_repl metrics;
+};
+
+/* The domain is in INIT: makes the types known to it. Returns 0 or a negative errno. */
+FW_MUST_CHECK int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
+                               const struct fw_repl_host *host);
+void fw_repl_fini(struct fw_repl *repl); /* The domain has stopped. */
+
+/*
+ * A connection was accepted on the replication's address: makes a link of it. `fd` is taken over if
+ * it returns 0. -EUSERS: there are as many slaves as may be. The thread that runs the server.
+ */
+FW_MUST_CHECK int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd);
+
+/* Reads who may be a slave, before anybody is admitted. Returns 0 or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason);
+
+/* May a machine with this address be a slave? Whoever comes by a file's permissions may. */
+bool fw_repl_is_admitted(const struct fw_repl *repl, const struct fw_address *peer);
+
+/* From a tick that may have changed something, outside of holds: wakes links that wait. */
+void fw_repl_nudge_slowly(struct fw_repl *repl);
+static inline void fw_repl_nudge(struct fw_repl *repl)
+{
+    if (fw_changes_wants(repl->changes, FW_CHANGES_ON)) {
+        fw_repl_nudge_slowly(repl);
+    }
+}
+
+/*
+ * The three steps of changing roles, of the thread that runs the server. host.gone() tells when to
+ * look again whether the second may come.
+ */
+void fw_repl_serve(struct fw_repl *repl);  /* Is master from now on. No follower is left. */
+void fw_repl_resign(struct fw_repl *repl); /* Is no longer; links end. */
+FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master);
+void fw_repl_unfollow(struct fw_repl *repl);
+bool fw_repl_is_following(const struct fw_repl *repl);
+
+/* The number of links whose slaves have confirmed everything up to this position. */
+uint32_t fw_repl_confirmed(const struct fw_repl *repl, uint64_t position);
+
+/* Shows `stats replication`, but for the role. */
+void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context);
+
+/* Of the parts: the types, all but their limits. */
+extern const struct fw_fom_type fw_repl_link_type;
+extern const struct fw_fom_type fw_repl_follow_type;

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The stream from a master to its slaves: what it looks like, and how one item is put into it.
+ *
+ * It is the binary protocol of memcached, requests only, so that other memcached-compatible servers
+ * can be slaves. What there is:
+ *
+ *     SetQ      the item as it is now: flags, expiry time, value
+ *     DeleteQ   there is no such item
+ *     Touch     only its expiry time has changed
+ *     FlushQ    everything that was there is gone
+ *     Noop      a mark: the slave has everything up to this position
+ *
+ * A slave that has said that it is ours is told more, in places where others would take offence:
+ *
+ *     SetQ      CAS: the item's. To anyone else that would be a comparison, so they get 0. Behind
+ *               flags and expiry time stands the item's number, if its CAS is another.
+ *     SetQ, Touch   opaque: the item's bits that clients can see (FW_REPL_BITS).
+ *     FlushQ    CAS: items with a lower number are gone. Others get no FlushQ: they are told of
+ *               each item that was flushed, when it is found, since one that was stored right
+ *               after the flush may already be theirs.
+ *     Noop      CAS: the position in the master's log of changes (cache/changes.h). Extras: the
+ *               next number, of which the slave must know should it become master.
+ *
+ * The opaque of a mark comes back in the answer, from any server. Its two highest bits say whether
+ * the slave has all there is at this moment, and whether it has been told of every item once; the
+ * rest counts.
+ *
+ * Expiry times are relative, as clients give them, up to 30 days; so two machines need not agree
+ * what time it is, and an item lives longer on the slave by what it takes to get there. Beyond that
+ * they are dates.
+ *
+ * Before the stream the two greet each other:
+ *
+ *     slave:    HELLO          extras: version, history and position that it has (0: none)
+ *     master:   HELLO answer   extras: version, what follows, history, position
+ *
+ * What follows is either the changes since that position, or a copy: then the slave forgets all it
+ * has first. A slave that says nothing, as those of yrmcds, gets the plain form of a copy, where
+ * that is allowed. And a master that begins without an answer, as yrmcds', is taken for one of
+ * those: what it sends is a copy and then changes, without marks; it wants a Noop now and then.
+ *
+ * Decoding is for bytes from outside: any bytes give a message, a wish for more, or DAMAGED;
+ * nothing is sized by what they say before it is checked. No state, any thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "cache/cache.h"
+#include "cache/item.h"
+#include "cache/reply.h"
+
+enum {
+    FW_REPL_PORT = 11213,
+    FW_REPL_VERSION = 1,
+    FW_REPL_HEADER = 24,
+    FW_REPL_EXTRAS_MAX = 24,
+    /* All of a message but a value that has a place of its own. */
+    FW_REPL_MESSAGE_MAX =
+        FW_REPL_HEADER + FW_REPL_EXTRAS_MAX + FW_ITEM_KEY_MAX + FW_ITEM_INLINE_MAX,
+    FW_REPL_VALUE_MAX = 1 << 30,
+    FW_REPL_BITS = FW_ITEM_STALE | FW_ITEM_WON | FW_ITEM_KEY_BINARY,
+};
+
+enum fw_repl_opcode {
+    FW_REPL_SET = 0x01,
+    FW_REPL_DELETE = 0x04,
+    FW_REPL_NOOP = 0x0a,
+    FW_REPL_SETQ = 0x11,
+    FW_REPL_DELETEQ = 0x14,
+    FW_REPL_FLUSHQ = 0x18,
+    FW_REPL_TOUCH = 0x1c,
+    FW_REPL_HELLO = 0xf0, /* Of no other server. */
+};
+
+/* The opaque of a mark. */
+#define FW_REPL_MARK_CURRENT (UINT32_C(1) << 31) /* There is nothing behind it yet. */
+#define FW_REPL_MARK_WHOLE   (UINT32_C(1) << 30) /* No copy is under way. */
+#define FW_REPL_MARK_COUNT   (FW_REPL_MARK_WHOLE - 1)
+
+enum fw_repl_start { FW_REPL_GO_ON = 1, FW_REPL_COPY = 2 };
+
+/* A message of either direction. Key and value lie in the input. */
+struct fw_repl_message {
+    enum fw_repl_opcode opcode;
+    bool is_answer;
+    bool is_large;   /* The value is longer than FW_ITEM_INLINE_MAX, and need not be here. */
+    uint16_t status; /* Of an answer. */
+    uint32_t opaque;
+    uint64_t cas;
+    const char *key;
+    const char *value;
+    uint32_t key_length;
+    uint32_t value_length;
+    uint32_t flags;
+    uint32_t expires;  /* As it stands in the message. */
+    uint64_t number;   /* SetQ: 0, or of an item with another CAS. Noop: 0, or the next. */
+    uint64_t history;  /* HELLO. */
+    uint64_t position; /* HELLO. Of a Noop it is the CAS. */
+    uint32_t version;  /* HELLO. */
+    uint32_t start;    /* Answer to HELLO: enum fw_repl_start. */
+    size_t size;       /* Of the message without a large value. */
+};
+
+enum fw_repl_decoded { FW_REPL_MESSAGE, FW_REPL_MORE, FW_REPL_DAMAGED };
+
+/*
+ * The message at the begin of the bytes. MORE: not all of it is there; with message->size bytes
+ * there is a reason to ask again.
+ */
+enum fw_repl_decoded fw_repl_decode(const char *bytes, size_t size,
+                                    struct fw_repl_message *message);
+
+/*
+ * Encoders write to a reply that has room for FW_REPLY_ROOM_MIN bytes and a piece, or to a buffer,
+ * and then return how many bytes. `is_ours`: the slave has said so.
+ */
+void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
+                      struct fw_item *item, bool is_ours);
+void fw_repl_put_touch(struct fw_reply *reply, const struct fw_cache_local *local,
+                       const struct fw_item *item, bool is_ours);
+void fw_repl_put_delete(struct fw_reply *reply, const char *key, size_t key_length);
+void fw_repl_put_flush(struct fw_reply *reply, uint64_t number);
+
+struct fw_repl_mark {
+    uint32_t opaque;
+    uint64_t position;
+    uint64_t number;
+};
+void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark, bool is_ours);
+
+size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque);
+
+/* What a slave says now and then to a master that puts no marks, so that it knows that it is there.
+ */
+size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER]);
+
+struct fw_repl_greeting {
+    uint64_t history;
+    uint64_t position;
+    enum fw_repl_start start; /* Of the answer. */
+};
+size_t fw_repl_put_hello(char to[static FW_REPL_HEADER + FW_REPL_EXTRAS_MAX],
+                         const struct fw_repl_greeting *greeting);
+void fw_repl_put_hello_answer(struct fw_reply *reply, const struct fw_repl_greeting *greeting);

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/replication.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <fairway/log.h>
+
+#include "base/assert.h"
+#include "io/address.h"
+#include "server/state.h"
+
+FW_LOG_MODULE_USE(server);
+
+static struct fw_server *server_of(struct fw_replication *replication)
+{
+    return FW_CONTAINER_OF(replication, struct fw_server, replication);
+}
+
+/* ---- the host of replication --------------------------------------------------------------- */
+
+static struct fw_cache_local *host_local(void *context, uint32_t core)
+{
+    struct fw_server *server = context;
+    return &server->cores[core]->cache;
+}
+
+static void host_gone(void *context)
+{
+    struct fw_server *server = context;
+    fw_reactor_wake(server->reactor);
+}
+
+int fw_replication_init(struct fw_server *server)
+{
+    const struct fw_repl_host host = {.server = server,
+                                      .domain = server->domain,
+                                      .jobs = server->jobs,
+                                      .cache = &server->cache,
+                                      .registry = &server->metrics,
+                                      .local = host_local,
+                                      .gone = host_gone};
+    return fw_repl_init(&server->replication.repl, &server->config.repl, &host);
+}
+
+void fw_replication_fini(struct fw_server *server)
+{
+    fw_repl_fini(&server->replication.repl);
+}
+
+/* ---- slaves come --------------------------------------------------------------------------- */
+
+static void door_accepted(struct fw_listener *listener, int fd)
+{
+    struct fw_replication_door *door =
+        FW_CONTAINER_OF(listener, struct fw_replication_door, listener);
+    if (fd < 0) {
+        FW_LOG(server, WARNING, "cannot accept a slave: %s", strerrordesc_np(-fd));
+        door->is_paused = true;
+        return;
+    }
+    int rc = fw_repl_admit(&door->server->replication.repl, listener, fd);
+    if (rc != 0) {
+        struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
+        FW_LOG(server, NOTICE, "refused a slave: %s",
+               rc == -EUSERS      ? "there are as many as --repl-slaves says"
+               : rc == -ESHUTDOWN ? "this is no master"
+                                  : strerrordesc_np(-rc));
+        fw_listener_refuse(listener, fd, &nothing);
+    }
+}
+
+static void door_closed(struct fw_listener *listener)
+{
+    FW_CONTAINER_OF(listener, struct fw_replication_door, listener)->server->open_count--;
+}
+
+static const struct fw_listener_events door_events = {.accepted = door_accepted,
+                                                      .closed = door_closed};
+
+static int door_open(struct fw_server *server, const struct fw_address *address,
+                     struct fw_reason *reason)
+{
+    struct fw_replication *replication = &server->replication;
+    if (replication->door_count == FW_REPLICATION_DOORS_MAX) {
+        return fw_reason_set(reason, -EINVAL, "--repl-listen: too many addresses, at most %d",
+                             FW_REPLICATION_DOORS_MAX);
+    }
+    struct fw_replication_door *door = &replication->doors[replication->door_count];
+    const struct fw_listener_options options = {.backlog = FW_REPL_SLAVES_MAX, .mode = 0600};
+    door->server = server;
+    int rc =
+        fw_listener_open(&door->listener, server->reactor, address, &options, &door_events, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    replication->door_count++;
+    server->open_count++;
+    char text[FW_ADDRESS_TEXT_SIZE];
+    fw_address_format(&door->listener.address, text);
+    FW_LOG(server, NOTICE, "replication on %s", text);
+    return 0;
+}
+
+static int doors_open(struct fw_server *server, const char *text, struct fw_reason *reason)
+{
+    struct fw_address addresses[FW_REPLICATION_DOORS_MAX];
+    int count = fw_address_parse(text, (uint16_t)server->config.repl.port, FW_ADDRESS_RESOLVE,
+                                 addresses, FW_REPLICATION_DOORS_MAX, reason);
+    int rc = count < 0 ? count : 0;
+    for (int i = 0; i < count && rc == 0; i++) {
+        rc = door_open(server, &addresses[i], reason);
+    }
+    return rc;
+}
+
+/* ---- the virtual address ------------------------------------------------------------------- */
+
+static void virtual_changed(struct fw_netlink *netlink, const struct fw_address *address,
+                            bool present)
+{
+    struct fw_replication *replication = FW_CONTAINER_OF(netlink, struct fw_replication, netlink);
+    if (fw_address_equal(address, &replication->virtual)) {
+        FW_LOG(server, NOTICE, "the virtual address is %s", present ? "here" : "gone");
+        atomic_store(&replication->wish, present ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE);
+    }
+}
+
+static void virtual_complete(struct fw_netlink *netlink, int result)
+{
+    struct fw_replication *replication = FW_CONTAINER_OF(netlink, struct fw_replication, netlink);
+    if (result != 0) {
+        FW_LOG(server, ERROR, "cannot see the addresses of this machine: %s",
+               strerrordesc_np(-result));
+    }
+    if (!fw_netlink_has(netlink, &replication->virtual)) {
+        atomic_store(&replication->wish, FW_REPL_ROLE_SLAVE);
+    }
+}
+
+static void virtual_closed(struct fw_netlink *netlink)
+{
+    server_of(FW_CONTAINER_OF(netlink, struct fw_replication, netlink))->open_count--;
+}
+
+static const struct fw_netlink_events virtual_events = {
+    .changed = virtual_changed, .complete = virtual_complete, .closed = virtual_closed};
+
+static int virtual_open(struct fw_server *server, struct fw_reason *reason)
+{
+    struct fw_replication *replication = &server->replication;
+    int rc = fw_netlink_open(&replication->netlink, server->reactor, &virtual_events, reason);
+    if (rc == 0) {
+        replication->has_netlink = true;
+        server->open_count++;
+    }
+    return rc;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static int address_read(const char *option, const char *text, uint16_t port,
+                        struct fw_address *address, struct fw_reason *reason)
+{
+    struct fw_reason why;
+    int count = fw_address_parse(text, port, FW_ADDRESS_RESOLVE, address, 1, &why);
+    return count < 0 ? fw_reason_set(reason, -EINVAL, "--%s: %s", option, why.text) : 0;
+}
+
+/* Whom to follow and what to look out for, and as what to begin. */
+static int roles_read(struct fw_server *server, enum fw_repl_role *role, struct fw_reason *reason)
+{
+    const struct fw_repl_config *config = &server->config.repl;
+    struct fw_replication *replication = &server->replication;
+    const char *master = config->master != NULL ? config->master : config->virtual_address;
+    int rc = 0;
+    if (config->virtual_address != NULL) {
+        rc = address_read("repl-virtual-address", config->virtual_address, 0, &replication->virtual,
+                          reason);
+    }
+    if (rc == 0 && master != NULL) {
+        uint16_t port = config->port != 0 ? (uint16_t)config->port : 11213;
+        rc = address_read("repl-master", master, port, &replication->master, reason);
+        replication->has_master = rc == 0;
+    }
+    *role = config->role != FW_REPL_ROLE_AUTO ? config->role
+            : replication->has_master         ? FW_REPL_ROLE_SLAVE
+                                              : FW_REPL_ROLE_MASTER;
+    if (rc == 0 && *role == FW_REPL_ROLE_SLAVE && !replication->has_master) {
+        return fw_reason_set(reason, -EINVAL,
+                             "--repl-role slave: say whom to follow with --repl-master ADDRESS");
+    }
+    return rc;
+}
+
+static void stage_set(struct fw_replication *replication, enum fw_replication_stage stage)
+{
+    struct fw_server *server = server_of(replication);
+    atomic_store(&replication->stage, stage);
+    atomic_store(&server->cache.is_read_only, stage != FW_REPLICATION_MASTER);
+    if (stage == FW_REPLICATION_RESIGNING) {
+        atomic_store(&server->cache.flush_at,
+                     0); /* A flush that was to come is not its own any more. */
+    }
+}
+
+int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
+{
+    const struct fw_repl_config *config = &server->config.repl;
+    struct fw_replication *replication = &server->replication;
+    enum fw_repl_role role = FW_REPL_ROLE_MASTER;
+    if (!config->is_enabled) {
+        return 0;
+    }
+    int rc = roles_read(server, &role, reason);
+    if (rc == 0) {
+        rc = fw_repl_read_admitted(&replication->repl, reason);
+    }
+    for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
+        rc = doors_open(server, config->listen.items[i], reason);
+    }
+    if (rc == 0 && config->listen.count == 0) {
+        rc = doors_open(server, "127.0.0.1", reason);
+    }
+    if (rc == 0 && role == FW_REPL_ROLE_MASTER) {
+        fw_repl_serve(&replication->repl);
+    } else if (rc == 0) {
+        stage_set(replication, FW_REPLICATION_SLAVE);
+        rc = fw_repl_follow(&replication->repl, &replication->master);
+        if (rc != 0) {
+            return fw_reason_errno(reason, rc, "cannot follow a master");
+        }
+    }
+    if (rc == 0 && config->virtual_address != NULL) {
+        rc = virtual_open(server, reason);
+    }
+    return rc;
+}
+
+void fw_replication_close(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (replication->is_over) {
+        return;
+    }
+    replication->is_over = true;
+    for (uint32_t i = 0; i < replication->door_count; i++) {
+        fw_listener_close(&replication->doors[i].listener);
+    }
+    if (replication->has_netlink) {
+        fw_netlink_close(&replication->netlink);
+    }
+}
+
+/* ---- roles --------------------------------------------------------------------------------- */
+
+/* All clients see, on their own turns, that their term is over. */
+static void clients_drop(struct fw_server *server)
+{
+    atomic_fetch_add(&server->replication.term, 1);
+    fw_mutex_lock(&server->lock);
+    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
+        fw_fom_wake(&connection->fom); /* Alive: it leaves the list before it ends. */
+    }
+    fw_mutex_unlock(&server->lock);
+}
+
+static void step_resign(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    FW_LOG(server, NOTICE, "no longer master: clients are dropped");
+    stage_set(replication, FW_REPLICATION_RESIGNING);
+    fw_repl_resign(&replication->repl);
+    clients_drop(server);
+}
+
+static void step_follow(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (atomic_load(&server->connection_count) > 0 ||
+        atomic_load(&replication->repl.link_count) > 0) {
+        clients_drop(server); /* One may have come between the two. */
+        return;
+    }
+    int rc = fw_repl_follow(&replication->repl, &replication->master);
+    if (rc != 0) {
+        FW_LOG(server, ERROR, "cannot follow a master: %s", strerrordesc_np(-rc));
+        return;
+    }
+    fw_repl_count(&replication->repl.metrics.demotions, 1);
+    stage_set(replication, FW_REPLICATION_SLAVE);
+    FW_LOG(server, NOTICE, "is slave now");
+}
+
+static void step_serve(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (fw_repl_is_following(&replication->repl)) {
+        return;
+    }
+    fw_repl_serve(&replication->repl);
+    fw_repl_count(&replication->repl.metrics.promotions, 1);
+    stage_set(replication, FW_REPLICATION_MASTER);
+    FW_LOG(server, NOTICE, "is master now");
+}
+
+static void doors_resume(struct fw_replication *replication)
+{
+    for (uint32_t i = 0; i < replication->door_count; i++) {
+        if (replication->doors[i].is_paused) {
+            replication->doors[i].is_paused = false;
+            fw_listener_resume(&replication->doors[i].listener);
+        }
+    }
+}
+
+/* One step, if it can be made now. */
+static void stage_step(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    uint32_t wish = atomic_load(&replication->wish);
+    switch (fw_replication_stage(replication)) {
+    case FW_REPLICATION_MASTER:
+        if (wish == FW_REPL_ROLE_SLAVE && replication->has_master) {
+            step_resign(server);
+        }
+        break;
+    case FW_REPLICATION_RESIGNING:
+        step_follow(server);
+        break;
+    case FW_REPLICATION_SLAVE:
+        if (wish == FW_REPL_ROLE_MASTER) {
+            stage_set(replication, FW_REPLICATION_UNFOLLOWING);
+            fw_repl_unfollow(&replication->repl);
+        }
+        break;
+    case FW_REPLICATION_UNFOLLOWING:
+        step_serve(server);
+        break;
+    }
+}
+
+void fw_replication_look(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    enum fw_replication_stage before;
+    doors_resume(replication);
+    do { /* Nobody may be left to wake us for the next step. */
+        before = fw_replication_stage(replication);
+        stage_step(server);
+    } while (fw_replication_stage(replication) != before);
+}
+
+int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool is_forced)
+{
+    struct fw_replication *replication = &server->replication;
+    if (!server->config.repl.is_enabled ||
+        (role == FW_REPL_ROLE_SLAVE && !replication->has_master)) {
+        return -ENOTSUP;
+    }
+    /* Relaxed: a copy that ends or begins just now could have done so before. */
+    bool is_torn = atomic_load_explicit(&replication->repl.followed.is_torn, memory_order_relaxed);
+    if (role == FW_REPL_ROLE_MASTER && is_torn && !is_forced) {
+        return -EAGAIN;
+    }
+    atomic_store(&replication->wish, role);
+    fw_reactor_wake(server->reactor);
+    return 0;
+}
+
+void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *context)
+{
+    static const char *const roles[] = {
+        [FW_REPLICATION_MASTER] = "master",
+        [FW_REPLICATION_RESIGNING] = "resigning",
+        [FW_REPLICATION_SLAVE] = "slave",
+        [FW_REPLICATION_UNFOLLOWING] = "becoming master",
+    };
+    struct fw_replication *replication = &server->replication;
+    emit(context, "enabled", server->config.repl.is_enabled ? "yes" : "no");
+    emit(context, "role", roles[fw_replication_stage(replication)]);
+    fw_repl_stats(&replication->repl, emit, context);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replication in the server: its address, and which role the server has.
+ *
+ *               wish: slave                    clients and links are gone
+ *     MASTER ───────────────────► RESIGNING ──────────────────────────────► SLAVE
+ *        ▲                                                                    │
+ *        └──────────── the follower is gone ──── UNFOLLOWING ◄────────────────┘
+ *                                                             wish: master
+ *
+ * A wish comes from the command line, from an administrator (`promote`, `demote`), or from the
+ * virtual address, which netlink watches. Wishes may come at any time, from any thread; the thread
+ * that runs the server carries them out, step by step, and never waits: each step begins what the
+ * next one looks for. So there is no moment in which a client is served and a master is followed.
+ *
+ * Only a master serves. Elsewhere clients are refused at once, but by a slave that may serve reads,
+ * once it follows; there commands that write are refused. Who was a client when the role changed is
+ * dropped: a connection remembers the *term* in which it began.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "base/reason.h"
+#include "cache/cache.h"
+#include "io/netlink.h"
+#include "io/reactor.h"
+#include "repl/repl.h"
+
+struct fw_server;
+
+enum { FW_REPLICATION_DOORS_MAX = 8 };
+
+enum fw_replication_stage {
+    FW_REPLICATION_MASTER,
+    FW_REPLICATION_RESIGNING,
+    FW_REPLICATION_SLAVE,
+    FW_REPLICATION_UNFOLLOWING,
+};
+
+/* An address where slaves connect. */
+struct fw_replication_door {
+    struct fw_listener listener;
+    struct fw_server *server;
+    bool is_paused; /* Something was short when somebody came. */
+};
+
+struct fw_replication {
+    struct fw_repl repl;
+
+    /* Anyone's. */
+    _Atomic uint32_t wish;  /* enum fw_repl_role; AUTO: none. */
+    _Atomic uint32_t stage; /* enum fw_replication_stage; written by the thread that runs it. */
+    _Atomic uint32_t term;  /* Raised when clients must go. */
+
+    /* Of the thread that runs the server. */
+    struct fw_replication_door doors[FW_REPLICATION_DOORS_MAX];
+    uint32_t door_count;
+    struct fw_netlink netlink;
+    bool has_netlink;
+    bool is_over;
+    bool has_master;
+    struct fw_address master;  /* Whom to follow. */
+    struct fw_address virtual; /* Who has it is master. */
+};
+
+/* Before the domain starts. Returns 0 or a negative errno. */
+FW_MUST_CHECK int fw_replication_init(struct fw_server *server);
+void fw_replication_fini(struct fw_server *server);
+
+/* Opens what the configuration says. After a failure close() is due as well. */
+FW_MUST_CHECK int fw_replication_open(struct fw_server *server, struct fw_reason *reason);
+void fw_replication_close(struct fw_server *server);
+
+/* Of the thread that runs the server, whenever it was woken: carries wishes out. */
+void fw_replication_look(struct fw_server *server);
+
+/* Any thread: what it shall be. 0, or -ENOTSUP if it does not replicate, -EAGAIN: a copy is torn.
+ */
+FW_MUST_CHECK int fw_replication_wish(struct fw_server *server, enum fw_repl_role role,
+                                      bool is_forced);
+
+/* Any thread. Relaxed: who changes the role sees to it that all look again. */
+static inline enum fw_replication_stage
+fw_replication_stage(const struct fw_replication *replication)
+{
+    return (enum fw_replication_stage)atomic_load_explicit(&replication->stage,
+                                                           memory_order_relaxed);
+}
+
+/* Are clients refused? */
+static inline bool fw_replication_refuses(const struct fw_replication *replication)
+{
+    enum fw_replication_stage stage = fw_replication_stage(replication);
+    return stage != FW_REPLICATION_MASTER &&
+           (stage != FW_REPLICATION_SLAVE || !replication->repl.config.serves_reads);
+}
+
+/* `stats replication`. */
+void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *context);

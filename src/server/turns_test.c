@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: what one tenant floods the server with holds another up by no more than the reactor's look
+ * allows: a bounded cost passes between the moment at which a request of the other's can be read
+ * and its turn, whatever the flood is made of and however many connections it has.
+ *
+ * Method: a whole server with one core in this process, whose sessions run through a function of
+ * the test's (the linker's --wrap), on the core's own thread. The flood lies in the sockets before
+ * the core goes on. At some of its turns the function asks in the victim's name, so that the
+ * request is there while exactly that turn is under way, and counts what the others are charged
+ * until the victim has its turn. No clock is asked: the count is the same on any machine.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/assert.h"
+#include "base/thread.h"
+#include "cache/session.h"
+#include "io/address.h"
+#include "server/connection.h"
+#include "server/server.h"
+
+enum {
+    FLOODERS = 32,
+    CROWD = 800, /* More than the reactor brings in three looks. */
+    EVERY = 7,   /* Turns of the flood between two requests of the victim's. */
+    TIMES = 12,
+    TIMES_FIFO = 1, /* It may be all over before it is served. */
+    TURN_COST_MAX = 128,
+    LOOK_COST_MAX = 128,
+    DESCRIPTORS = 2 * CROWD + 100,
+    VALUE = 10240,
+};
+
+/* Of one test; the core's thread has it from `go` to `over`. */
+static struct {
+    struct fw_server *server;
+    struct fw_thread thread;
+    struct fw_parker held, go, over;
+    atomic_bool is_holding; /* The next session waits. */
+    bool is_counting;
+    int victim_fd;
+    uint32_t times;     /* So often the victim asks. */
+    uint32_t turns;     /* Since the victim had its last. */
+    uint32_t asked;     /* Requests in the victim's name, */
+    uint32_t answered;  /* and its turns. */
+    uint64_t cost;      /* Since it asked. */
+    uint64_t cost_most; /* Of these. */
+    uint32_t turn_most; /* What one turn of the flood has cost. */
+} test;
+
+static const char victims_words[] = "get victim\r\n";
+
+static void victim_ask(void)
+{
+    ssize_t sent = send(test.victim_fd, victims_words, strlen(victims_words), MSG_DONTWAIT);
+    FW_ASSERT(sent == (ssize_t)strlen(victims_words));
+    test.asked++;
+    test.cost = 0;
+}
+
+static void victim_served(void)
+{
+    test.answered++;
+    test.turns = 0;
+    test.cost_most = test.cost > test.cost_most ? test.cost : test.cost_most;
+    if (test.answered == test.times) {
+        test.is_counting = false;
+        fw_unpark(&test.over);
+    }
+}
+
+struct fw_session_step __real_fw_session_run(struct fw_session *session,
+                                             struct fw_cache_local *local, const char *input,
+                                             size_t size);
+struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
+                                             struct fw_cache_local *local, const char *input,
+                                             size_t size);
+
+struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
+                                             struct fw_cache_local *local, const char *input,
+                                             size_t size)
+{
+    if (atomic_exchange(&test.is_holding, false)) {
+        fw_unpark(&test.held);
+        fw_park(&test.go);
+    }
+    bool is_victim = size == strlen(victims_words) && memcmp(input, victims_words, size) == 0;
+    if (test.is_counting && is_victim) {
+        victim_served();
+    } else if (test.is_counting && test.asked == test.answered && ++test.turns == EVERY) {
+        victim_ask(); /* It is there from now on, and this turn is still under way. */
+    }
+    struct fw_session_step step = __real_fw_session_run(session, local, input, size);
+    uint32_t cost = fw_session_cost(step.commands, step.keys, step.consumed);
+    if (!is_victim) {
+        test.cost += cost;
+        test.turn_most = cost > test.turn_most ? cost : test.turn_most;
+    }
+    return step;
+}
+
+static void serve(void *argument)
+{
+    fw_server_run(argument);
+}
+
+/* With a tenant at each of two addresses. */
+static void server_begin(const char *const names[2], enum fw_sched_policy_number policy)
+{
+    char rules[2][128];
+    const char *matches[2] = {rules[0], rules[1]};
+    struct fw_tenant_section sections[2] = {{.due = {.name = "web", .weight = 1}},
+                                            {.due = {.name = "batch", .weight = 1}}};
+    struct fw_tenant_section *pointers[2] = {&sections[0], &sections[1]};
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(rules[i], sizeof rules[i], "listener %s", names[i]);
+        sections[i].match = (struct fw_option_list){.items = &matches[i], .count = 1};
+    }
+    const struct fw_tenant_sections tenants = {.sections = pointers, .count = 2};
+    static const char *listen[2];
+    memcpy(listen, names, sizeof listen);
+    const struct fw_server_config config = {
+        .listen = {.items = listen, .count = 2},
+        .backlog = CROWD,
+        .memory = (uint64_t)64 << 20,
+        .item_size = 1 << 20,
+        .connections = CROWD + 100,
+        .threads = 1,
+        .turn_commands = 20,
+        .sched = {.policy = policy},
+        .tenants = &tenants,
+    };
+    struct fw_reason reason;
+    assert_int_equal(fw_server_create(&test.server, &config, &reason), 0);
+    assert_int_equal(fw_thread_create(&test.thread, "server", serve, test.server), 0);
+}
+
+static void server_end(void)
+{
+    fw_server_stop(test.server);
+    fw_thread_join(&test.thread);
+    fw_server_destroy(test.server);
+}
+
+/* A connection that the server knows: nothing is left to accept. */
+static int client_open(uint32_t listener)
+{
+    const struct fw_address *address = fw_server_address(test.server, listener);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, &address->any, address->length), 0);
+    char reply[4];
+    assert_int_equal(send(fd, "mn\r\n", 4, 0), 4);
+    assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), 4);
+    return fd;
+}
+
+/* As many of these as the socket takes, or `limit`; what is cut off at the end never comes. */
+static void client_fill(int fd, const char *words, size_t length, uint32_t limit)
+{
+    for (uint32_t i = 0; i < limit; i++) {
+        if (send(fd, words, length, MSG_DONTWAIT) != (ssize_t)length) {
+            return;
+        }
+    }
+}
+
+/*
+ * The victim beside so many connections that say these words again and again. Returns how much
+ * the flood was served while the victim waited, at most.
+ */
+static uint64_t beside_flood(enum fw_sched_policy_number policy, uint32_t count, const char *words,
+                             uint32_t limit)
+{
+    static int flooders[CROWD];
+    char names[2][64];
+    const char *pointers[2] = {names[0], names[1]};
+    memset(&test, 0, sizeof test);
+    test.times = policy == FW_SCHED_FIFO ? TIMES_FIFO : TIMES;
+    fw_parker_init(&test.held);
+    fw_parker_init(&test.go);
+    fw_parker_init(&test.over);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "unix:@fairway-turns-%d-%d", (int)getpid(), i);
+    }
+    server_begin(pointers, policy);
+    test.victim_fd = client_open(0);
+    for (uint32_t i = 0; i < count; i++) {
+        flooders[i] = client_open(1);
+    }
+    atomic_store(&test.is_holding, true); /* Pairs with the exchange: it is read with a request. */
+    client_fill(flooders[0], "mn\r\n", 4, 1);
+    fw_park(&test.held);
+    for (uint32_t i = 0; i < count; i++) {
+        client_fill(flooders[i], words, strlen(words), limit);
+    }
+    if (limit < UINT32_MAX) {
+        victim_ask(); /* Behind all of them. */
+    }
+    test.is_counting = true;
+    fw_unpark(&test.go);
+    fw_park(&test.over);
+    server_end();
+    (void)close(test.victim_fd);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)close(flooders[i]);
+    }
+    return test.cost_most;
+}
+
+/* Until it looks, the core spends so much; then it is in the middle of a turn, and of another. */
+static uint64_t bound(void)
+{
+    assert_in_range(test.turn_most, 1, TURN_COST_MAX);
+    return LOOK_COST_MAX + 2 * (uint64_t)test.turn_most;
+}
+
+static void test_gets(void **state)
+{
+    (void)state;
+    uint64_t cost = beside_flood(FW_SCHED_WFQ, FLOODERS, "get k\r\n", UINT32_MAX);
+    assert_true(cost <= bound());
+}
+
+static void test_multigets(void **state)
+{
+    (void)state;
+    enum { KEYS = 100 };
+    char words[3 + 2 * KEYS + 3] = "get";
+    for (size_t i = 0; i < KEYS; i++) {
+        memcpy(words + 3 + 2 * i, " k", 2);
+    }
+    memcpy(words + 3 + (size_t)2 * KEYS, "\r\n", 3);
+    uint64_t cost = beside_flood(FW_SCHED_WFQ, FLOODERS, words, UINT32_MAX);
+    assert_true(test.turn_most >= 100);
+    assert_true(cost <= bound());
+}
+
+static void test_sets(void **state)
+{
+    (void)state;
+    static char words[VALUE + 64];
+    int length = snprintf(words, sizeof words, "set k 0 0 %d\r\n", VALUE);
+    memset(words + length, 'v', VALUE);
+    memcpy(words + length + VALUE, "\r\n", 3);
+    uint64_t cost = beside_flood(FW_SCHED_WFQ, FLOODERS, words, UINT32_MAX);
+    assert_true(test.turn_most >= 20); /* Bytes count. */
+    assert_true(cost <= bound());
+}
+
+/* Of hundreds that can be read at the same time the victim is the last that the kernel names. */
+static void test_crowd(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < DESCRIPTORS) {
+        skip();
+    }
+    limit.rlim_cur = limit.rlim_cur > DESCRIPTORS ? limit.rlim_cur : DESCRIPTORS;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    uint64_t cost = beside_flood(FW_SCHED_WFQ, CROWD, "get k\r\nget k\r\nget k\r\nget k\r\n", 20);
+    assert_true(cost <= bound());
+}
+
+/* The same where all wait in one queue: so the tests above can fail. */
+static void test_fifo(void **state)
+{
+    (void)state;
+    uint64_t cost = beside_flood(FW_SCHED_FIFO, FLOODERS, "get k\r\n", UINT32_MAX);
+    assert_true(cost > bound());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gets),  cmocka_unit_test(test_multigets), cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_crowd), cmocka_unit_test(test_fifo),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: a clean stop keeps the items for the next start, in as many ways as a server is stopped; what is damaged
+or could be out of date is not used, and the log says so.
+Method: the program with --memory-file, stopped by signals and by the command, killed at bad moments, and started
+again. How many items the large one has: RESTART_ITEMS in the environment, 20,000 else."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from contents import Item, check, fill, some
+from conform.peer import Peer, wait_until
+
+LARGE = int(os.environ.get("RESTART_ITEMS", 20000))
+
+
+@pytest.fixture
+def image(tmp_path):
+    return tmp_path / "items"
+
+
+@pytest.fixture
+def serve(fairway, image):
+    """A server that keeps its items; the log of the last one is read after its end."""
+    return lambda *flags: Peer([str(fairway), "serve"], "-e", image, "--log-file", image.parent / "log", *flags)
+
+
+def log_of(image):
+    return (image.parent / "log").read_text()
+
+
+def wait_for_log(image, text):
+    """While it serves: lines are written by a thread of the log's own."""
+    wait_until(lambda: text in log_of(image), text)
+
+
+def files(image):
+    return sorted(set(os.listdir(image.parent)) - {"log"})
+
+
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGINT", "SIGUSR1", "shutdown"])
+def test_items_outlive_a_clean_stop(serve, image, stop):
+    items = some()
+    with serve("-A") as server, server.connect() as client:
+        wait_for_log(image, "starting empty: there is no ")
+        fill(client, items)
+        client.send(b"ms counted 1 c\r\n5\r\n")
+        cas = int(client.line().split()[1][1:])
+        if stop == "shutdown":
+            client.send(b"shutdown\r\n")
+        else:
+            server.process.send_signal(getattr(signal, stop))
+        assert server.process.wait(60) == 0
+    assert re.search(rf"kept {len(items) + 1} items in \S+, \d+ bytes, in \d+\.\d\d s", log_of(image))
+    assert files(image) == ["items"] and image.stat().st_mode & 0o777 == 0o600
+    with serve() as server, server.connect() as client:
+        wait_for_log(image, f"read {len(items) + 1} items from ")
+        client.settled()
+        assert files(image) == [], "a crash from now on would bring back what clients have changed"
+        check(client, items)
+        client.ask(b"mg counted c v\r\n", b"VA 1 c%d\r\n5\r\n" % cas)
+        client.send(b"ms next 1 c\r\nx\r\n")
+        assert int(client.line().split()[1][1:]) > cas
+
+
+def test_killed_servers_leave_nothing(serve, image):
+    with serve() as server, server.connect() as client:
+        fill(client, [Item(b"a", b"1")])
+    with serve() as server, server.connect() as client:
+        client.ask(b"md a\r\n", b"HD\r\n")
+        server.process.kill()
+        server.process.wait()
+        server.process.returncode = 0  # As it was wanted.
+    assert files(image) == []
+    with serve() as server, server.connect() as client:
+        assert client.get(b"a") is None
+
+
+@pytest.mark.parametrize("spoil, words", [
+    (lambda data: data[:-1], "cut short at byte "),
+    (lambda data: data[:1000], "cut short at byte 1000"),
+    (lambda data: data[:-100] + b"?" + data[-99:], "damaged at byte "),
+    (lambda data: b"", "this is no dump"),
+    (lambda data: data + b"\0", "something follows the end"),
+], ids=["cut", "cut in a block", "changed", "empty", "longer"])
+def test_damaged_images_are_refused(serve, image, spoil, words):
+    with serve() as server, server.connect() as client:
+        fill(client, some(500))
+    image.write_bytes(spoil(image.read_bytes()))
+    with serve() as server, server.connect() as client:
+        wait_for_log(image, f"starting empty: cannot use {image}: ")
+        assert words in log_of(image)
+        client.ask(b"dump 0 1\r\n", b"EN\r\n")
+        fill(client, [Item(b"new", b"1")])
+    with serve() as server, server.connect() as client:
+        check(client, [Item(b"new", b"1")])
+        assert server.stat("curr_items") == "1"
+
+
+def test_a_start_that_fails_keeps_the_image(serve, image, fairway):
+    with serve() as server, server.connect() as client:
+        fill(client, [Item(b"a", b"1")])
+    done = subprocess.run([str(fairway), "serve", "-e", str(image), "-l", "192.0.2.1"], capture_output=True, check=False)
+    assert done.returncode == 71 and files(image) == ["items"]
+    with serve() as server, server.connect() as client:
+        check(client, [Item(b"a", b"1")])
+
+
+def test_full_disk(serve, image):
+    """The items are lost, and so said, but the server ends as it should and leaves no half image."""
+    with serve() as server, server.connect() as client:
+        fill(client, some(500))
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (50000, 50000))
+    assert "error" in log_of(image) and "the items are not kept: cannot write " in log_of(image)
+    assert files(image) == []
+
+
+def test_dumps_are_images(serve, image, fairway):
+    """What `fairway dump` wrote, of whichever server, starts another."""
+    items = some(500)
+    with Peer(["memcached", "-U", "0"]) as old, old.connect() as client:
+        fill(client, items)
+        subprocess.run([str(fairway), "dump", "--server", f"127.0.0.1:{old.address[1]}", str(image)], check=True,
+                       stdout=subprocess.DEVNULL)
+    with serve() as server, server.connect() as client:
+        check(client, items)
+
+
+def test_many_items(serve, image):
+    """Nothing is lost of a large table; the log tells how long it took."""
+    with serve("-m", "1024") as server, server.connect() as client:
+        for first in range(0, LARGE, 1000):
+            client.send(b"".join(b"ms key:%d 20 q\r\n%020d\r\n" % (i, i) for i in range(first, first + 1000)))
+        client.settled()
+    with serve("-m", "1024") as server, server.connect() as client:
+        wait_for_log(image, f"read {LARGE} items from ")
+        assert server.stat("curr_items") == str(LARGE)
+        for first in range(0, LARGE, 1000):
+            client.send(b"".join(b"mg key:%d v\r\n" % i for i in range(first, first + 1000)))
+            client.expect(b"".join(b"VA 20\r\n%020d\r\n" % i for i in range(first, first + 1000)))
+    print(log_of(image))

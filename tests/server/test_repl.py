@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: a slave has what its master has, whatever happens to either, and clients of the master notice nothing.
+Method: servers on this machine, clients that write while slaves come, freeze and die. Tables are compared whole,
+by what clients can see, once the slave has confirmed the last change. No test waits for time to pass."""
+
+import contextlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import urllib.parse
+
+import pytest
+from served import START_S, Served, wait_for
+
+
+def stats(client, group=b"replication"):
+    client.send(b"stats %s\r\n" % group)
+    rows = {}
+    while (line := client.line()) != b"END\r\n":
+        _, name, value = (line.decode().rstrip("\r\n") + " ").split(" ", 2)
+        rows[name] = value.strip()
+    return rows
+
+
+def replication_address(server):
+    return re.search(r"replication on (\S+)", server.read_log())[1]
+
+
+@contextlib.contextmanager
+def served(program, *arguments):
+    """A server whose administration socket is gone with it, and a client of it."""
+    with Served(program, "-t", "2", "--repl-enable", "--repl-port", "0", "--repl-retry", "10ms", *arguments) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def following(program, master, *arguments):
+    with served(program, "--repl-master", replication_address(master), "--repl-serve-reads", *arguments) as slave:
+        yield slave
+
+
+def table(client):
+    """Every key with value, flags, CAS and the time when it expires, -1 for never."""
+    client.send(b"lru_crawler metadump all\r\n")
+    keys = {}
+    while (line := client.line()) != b"END\r\n":
+        words = dict(word.split(b"=", 1) for word in line.split())
+        keys[urllib.parse.unquote(words[b"key"].decode()).encode()] = int(words[b"exp"])
+    items = {}
+    for key, expires in keys.items():
+        first = client.ask(b"mg %s c f v\r\n" % key)
+        if first == b"EN\r\n":
+            continue  # It has expired meanwhile.
+        words = first.split()
+        value = client.file.read(int(words[1]) + 2)[:-2]
+        flags = {word[:1]: word[1:] for word in words[2:]}
+        items[key] = (value, flags[b"f"], flags[b"c"], expires)
+    return items
+
+
+def settle(master, slave):
+    """Until the slave has confirmed everything."""
+    def is_settled():
+        rows = stats(master)
+        return (rows.get("0:state") == "streaming" and rows["0:position_confirmed"] == rows["position_head"]
+                and stats(slave).get("link") == "streaming")
+    wait_for(is_settled)
+
+
+def assert_same(master, slave):
+    settle(master, slave)
+    ours, theirs = table(master), table(slave)
+    assert ours.keys() == theirs.keys()
+    for key, (value, flags, cas, expires) in ours.items():
+        assert theirs[key][:3] == (value, flags, cas), key
+        # It may have taken a while to get there.
+        assert -2 <= theirs[key][3] - expires < START_S and (expires < 0) == (theirs[key][3] < 0), key
+    return ours
+
+
+def fill(client, count, size=20):
+    for i in range(count):
+        client.send(b"set key-%d %d %d %d noreply\r\n%s\r\n" % (i, i % 3, 1000 * (i % 2), size, b"%0*d" % (size, i)))
+    assert client.ask(b"mn\r\n") == b"MN\r\n"
+
+
+class Writers:
+    """Clients that change a few keys in every way, until told to end."""
+
+    def __init__(self, server, count=2):
+        self.is_over = threading.Event()
+        self.counts = [0] * count
+        self.errors = []
+        self.threads = [threading.Thread(target=self._run, args=(server, i)) for i in range(count)]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join()
+        assert self.errors == []
+
+    def _run(self, server, number):
+        try:
+            with server.connect() as client:
+                while not self.is_over.is_set():
+                    self._step(client, number, self.counts[number])
+                    self.counts[number] += 1
+        except Exception as error:  # pylint: disable=broad-except
+            self.errors.append(error)
+
+    @staticmethod
+    def _step(client, number, step):
+        shared, own = b"shared-%d" % (step % 50), b"own-%d-%d" % (number, step % 500)
+        large = b"L" * 9000 if step % 40 == 0 else b"small"
+        words = (b"set %s %d 0 5\r\n%05d\r\n" % (shared, number, step % 100000)
+                 + b"set %s 0 500 %d\r\n%s\r\n" % (own, len(large), large)
+                 + b"incr counter 1\r\nadd counter 0 0 1\r\n1\r\n"
+                 + b"touch %s 300\r\n" % own)
+        lines = 5
+        if step % 3 == 0:
+            words += b"delete shared-%d\r\n" % ((step * 7) % 50)
+            lines += 1
+        if step % 200 == 199:
+            words += b"flush_all\r\n"
+            lines += 1
+        client.send(words)
+        for _ in range(lines):
+            assert client.line() != b""
+
+    def proceed(self, steps=100):
+        """Until all have done so many more."""
+        goals = [count + steps for count in self.counts]
+        wait_for(lambda: self.errors or all(count >= goal for count, goal in zip(self.counts, goals)))
+
+
+def test_a_slave_that_joins_under_writes_misses_nothing(fairway):
+    with served(fairway) as master, master.connect() as client:
+        fill(client, 5000)
+        client.set(b"large", b"v" * 300000)
+        with Writers(master) as writers:
+            writers.proceed(20)
+            with following(fairway, master) as slave, slave.connect() as reader:
+                wait_for(lambda: stats(reader)["link"] == "streaming")
+                writers.proceed()
+                writers.is_over.set()
+                for thread in writers.threads:
+                    thread.join()
+                fill(client, 300)  # The last flush may have left little.
+                client.set(b"large", b"w" * 300000)
+                assert len(assert_same(client, reader)) > 300
+
+
+def test_every_change_reaches_the_slave(fairway):
+    with served(fairway) as master, master.connect() as client, following(fairway, master) as slave:
+        with slave.connect() as reader:
+            settle(client, reader)
+            for words in (b"set a 5 100 1\r\n1\r\n", b"incr a 41\r\n", b"touch a 1000\r\n", b"append a 0 0 1\r\nx\r\n",
+                          b"set b 0 0 1\r\n1\r\n", b"delete b\r\n", b"set c 0 0 1\r\n1\r\n", b"flush_all\r\n",
+                          b"set after 0 0 5\r\nflush\r\n", b"gat 50 after\r\n"):
+                assert client.ask(words) != b""
+                if words.startswith(b"gat"):
+                    assert client.line() == b"flush\r\n" and client.line() == b"END\r\n"
+                items = assert_same(client, reader)
+            assert list(items) == [b"after"]
+            # An item that has expired is gone at both.
+            client.ask(b"set short 0 1 1\r\n1\r\n")
+            wait_for(lambda: client.get(b"short") is None and reader.get(b"short") is None)
+
+
+def test_evicted_items_are_removed_at_the_slave(fairway):
+    with served(fairway, "-m", "2") as master, master.connect() as client, following(fairway, master) as slave:
+        with slave.connect() as reader:
+            settle(client, reader)
+            fill(client, 20000, 200)
+            assert int(stats(client, b"")["evictions"]) > 1000
+            assert len(assert_same(client, reader)) < 20000
+
+
+def test_a_slave_refuses_clients_or_serves_reads(fairway):
+    with served(fairway) as master, master.connect() as client:
+        client.set(b"a", b"1")
+        address = replication_address(master)
+        with served(fairway, "--repl-master", address) as slave, slave.connect() as refused:
+            assert refused.at_end()
+        with following(fairway, master) as slave, slave.connect() as reader:
+            settle(client, reader)
+            assert reader.get(b"a") == b"1"
+            for words in (b"set a 0 0 1\r\n2\r\n", b"delete a\r\n", b"incr a 1\r\n", b"flush_all\r\n"):
+                assert reader.ask(words).startswith((b"SERVER_ERROR", b"CLIENT_ERROR")), words
+            assert reader.ask(b"mg new v N30\r\n") == b"EN\r\n"
+            assert reader.get(b"a") == b"1"
+            assert int(stats(reader)["age_ms"]) >= 0
+
+
+def test_a_frozen_slave_is_dropped_at_its_bound_and_begins_anew(fairway):
+    with served(fairway, "--repl-backlog", "64k") as master, master.connect() as client:
+        with following(fairway, master) as slave, slave.connect() as reader:
+            settle(client, reader)
+            slave.stop()
+            try:
+                # Each is answered while the slave is frozen, and more than the socket and the log hold.
+                rounds = 0
+                while stats(client)["drops"] == "0":
+                    fill(client, 2000, 1000)
+                    rounds += 1
+                    assert rounds < 1000
+                assert stats(client)["slaves"] == "0"
+            finally:
+                slave.process.send_signal(signal.SIGCONT)
+            assert_same(client, reader)
+            assert int(stats(client)["copies"]) >= 2
+
+
+class Wire:
+    """Between master and slave: what it carries can be cut."""
+
+    def __init__(self, address):
+        host, port = address.rsplit(":", 1)
+        self.target = (host, int(port))
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.ends = []
+        self.is_cut = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.is_cut:
+                near.close()
+                continue
+            far = socket.create_connection(self.target, START_S)
+            self.ends += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _carry(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        self.is_cut = True
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        self.ends = []
+
+    def mend(self):
+        self.is_cut = False
+
+    def close(self):
+        self.cut()
+        self.listener.close()
+
+
+def test_a_short_disconnection_costs_what_was_missed(fairway):
+    with served(fairway) as master, master.connect() as client:
+        fill(client, 5000)
+        wire = Wire(replication_address(master))
+        with served(fairway, "--repl-master", wire.address, "--repl-serve-reads") as slave, slave.connect() as reader:
+            assert len(assert_same(client, reader)) == 5000
+            for cut in range(1, 4):
+                before = int(stats(client)["items_sent"])
+                wire.cut()
+                wait_for(lambda: stats(client)["slaves"] == "0")
+                client.set(b"missed-%d" % cut, b"1")
+                assert client.ask(b"delete key-%d\r\n" % cut) == b"DELETED\r\n"
+                wire.mend()
+                assert_same(client, reader)
+                rows = stats(client)
+                assert (rows["copies"], rows["resumes"]) == ("1", str(cut))
+                assert int(rows["items_sent"]) - before == 2
+        wire.close()
+
+
+def test_a_slave_that_was_killed_begins_anew(fairway):
+    with served(fairway) as master, master.connect() as client:
+        fill(client, 1000)
+        with contextlib.suppress(AssertionError), following(fairway, master) as slave:
+            with slave.connect() as reader:
+                assert_same(client, reader)
+            slave.process.kill()
+            slave.process.wait()
+        with following(fairway, master) as slave, slave.connect() as reader:
+            assert len(assert_same(client, reader)) == 1000
+        with served(fairway, "--repl-master", replication_address(master)):
+            wait_for(lambda: stats(client)["slaves"] == "1")
+
+
+def test_there_are_only_so_many_slaves(fairway):
+    with served(fairway, "--repl-slaves", "1") as master, master.connect() as client:
+        with following(fairway, master) as first, first.connect() as reader:
+            settle(client, reader)
+            with following(fairway, master) as second, second.connect() as other:
+                wait_for(lambda: int(stats(client)["refused"]) > 0)
+                assert stats(other)["link"] == "connecting"
+            assert_same(client, reader)
+
+
+@pytest.mark.parametrize("words", [b"get a\r\n" * 10, b"\x80" * 64, b"\x81\x0a" + bytes(22), bytes(600)])
+def test_strangers_are_refused(fairway, words):
+    with served(fairway) as master, master.connect() as client:
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as stranger:
+            stranger.sendall(words)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+        wait_for(lambda: stats(client)["slaves"] == "0")
+        assert stats(client)["damaged"] == "1"
+
+
+def test_machines_that_are_not_named_are_refused(fairway):
+    with served(fairway, "--repl-admit", "127.0.0.2,127.0.0.3") as master, master.connect() as client:
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as stranger:
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+        wait_for(lambda: stats(client)["refused"] == "1" and stats(client)["slaves"] == "0")
+        with socket.create_connection((host, int(port)), START_S, ("127.0.0.3", 0)) as named:
+            named.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
+            assert named.recv(2) == b"\x81\xf0"
+
+
+def message(opcode, extras=b"", key=b"", value=b""):
+    body = extras + key + value
+    return struct.pack(">BBHBBHIIQ", 0x80, opcode, len(key), len(extras), 0, 0, len(body), 0, 0) + body
+
+
+SETQ, DELETEQ, TOUCH, NOOP = 0x11, 0x14, 0x1c, 0x0a
+
+
+def test_a_master_that_does_not_greet_is_followed(fairway):
+    """What yrmcds 1.1.9 does: it takes no notice of the greeting, sends all, and waits for heartbeats."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(START_S)
+        address = "127.0.0.1:%d" % listener.getsockname()[1]
+        with served(fairway, "--repl-master", address, "--repl-admit-others", "--repl-serve-reads") as slave:
+            master, _ = listener.accept()
+            with master, slave.connect() as reader:
+                master.settimeout(START_S)
+                master.sendall(message(SETQ, struct.pack(">II", 5, 0), b"a", b"abc") +
+                               message(SETQ, struct.pack(">II", 0, 2**31), b"b", b"x" * 20000))
+                wait_for(lambda: reader.get(b"a") == b"abc" and reader.get(b"b") == b"x" * 20000)
+                master.sendall(message(TOUCH, struct.pack(">I", 2**31), b"a") + message(DELETEQ, b"", b"b"))
+                wait_for(lambda: reader.get(b"b") is None)
+                heard = b""
+                while message(NOOP) not in heard:
+                    heard += master.recv(100)
+
+
+def test_a_slave_that_does_not_greet_is_told_of_every_item(fairway):
+    with served(fairway, "--repl-admit-others") as master, master.connect() as client:
+        client.set(b"a", b"1")
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as slave:
+            heard = b""
+            plain = message(SETQ, bytes(8), b"a", b"1")
+            while plain not in heard:
+                heard += slave.recv(1000)
+            client.ask(b"flush_all\r\n")
+            assert client.get(b"a") is None  # So it is found that it was flushed.
+            while message(DELETEQ, b"", b"a") not in heard:
+                heard += slave.recv(1000)
+
+
+def admin(fairway, path, *words):
+    return subprocess.run([fairway, "admin", "--socket", path, *words], capture_output=True, text=True,
+                          timeout=2 * START_S, check=False)
+
+
+def test_roles_change_by_command(fairway, tmp_path):
+    paths = [tmp_path / "0.sock", tmp_path / "1.sock"]
+    with served(fairway, "--admin-socket", paths[0]) as master, master.connect() as client:
+        fill(client, 500)
+        assert admin(fairway, paths[0], "demote").returncode == 1  # It knows no master.
+        with following(fairway, master, "--admin-socket", paths[1]) as slave, slave.connect() as reader:
+            before = assert_same(client, reader)
+            highest = max(int(item[2]) for item in before.values())
+            assert admin(fairway, paths[1], "promote").returncode == 0
+            wait_for(lambda: stats(reader)["role"] == "master")
+            wait_for(lambda: stats(client)["slaves"] == "0")
+            # It has what the old one had, serves, and no CAS is given twice.
+            assert table(reader).keys() == before.keys()
+            client.set(b"unheard", b"1")
+            reader.set(b"new", b"1")
+            cas = int(reader.ask(b"mg new c\r\n").split()[1][1:])
+            assert cas > highest + 2**32
+            # Clients of who is demoted are dropped at once, and what it had is forgotten.
+            assert admin(fairway, paths[1], "demote").returncode == 0
+            assert reader.at_end()
+            wait_for(lambda: stats_of(slave).get("link") == "streaming")
+            with slave.connect() as again:
+                assert_same(client, again)
+                assert again.get(b"new") is None and again.get(b"unheard") == b"1"
+
+
+def stats_of(server, address=None):
+    """By a new client; nothing while it is refused."""
+    with server.connect(address) as client:
+        try:
+            return stats(client)
+        except (ValueError, ConnectionResetError, BrokenPipeError):
+            return {}
+
+
+@pytest.mark.needs("user-namespaces")
+def test_the_virtual_address_makes_the_master(fairway, tmp_path):
+    program = tmp_path / "fairway"  # In a network of its own, which is the process's.
+    program.write_text(f"#!/bin/sh\nexec unshare -Urn sh -c 'PATH=$PATH:/sbin:/usr/sbin; ip link set lo up;"
+                       f" exec \"$@\"' sh {fairway} \"$@\"\n")
+    program.chmod(0o755)
+    path = tmp_path / "socket"
+    with Served(program, "-t", "2", "--unix-socket", str(path), "--repl-enable", "--repl-serve-reads",
+                "--repl-virtual-address", "10.9.8.7", "--repl-retry", "10ms", listen=None) as server:
+        def move(what):
+            subprocess.run(["nsenter", "-t", str(server.process.pid), "-U", "-n", "--preserve-credentials", "sh", "-c",
+                            f"PATH=$PATH:/sbin:/usr/sbin; ip address {what} 10.9.8.7/32 dev lo"], check=True)
+        for _ in range(3):
+            wait_for(lambda: stats_of(server).get("role") == "slave")
+            move("add")
+            wait_for(lambda: stats_of(server).get("role") == "master")
+            with server.connect() as client:
+                client.set(b"a", b"1")
+                move("delete")
+                assert client.at_end()

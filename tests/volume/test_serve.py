@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: the allocators run as services of the server, live with its end and its death, and a group that is
+not as it should be does not keep the cache from serving.
+Method: servers with a group in a file, `fairway volume` beside them, SIGKILL, and wrong options."""
+
+import re
+import socket
+import subprocess
+
+import pytest
+
+from group import OK, Group, owners
+from served import Served, wait_for
+
+
+@pytest.fixture
+def group(fairway, tmp_path):
+    group = Group(fairway, tmp_path / "group")
+    group.make()
+    return group
+
+
+def serve(group, *options):
+    return Served(group.fairway, "--volume-interval", "1ms", "--volume-group", str(group.path), *options)
+
+
+def stat(server, name):
+    host, port = server.addresses[0].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(b"stats\r\n")
+        told = b""
+        while not told.endswith(b"END\r\n"):
+            part = client.recv(65536)
+            assert part, told
+            told += part
+    return int(re.search(rb"STAT %s (\d+)" % name, told)[1])
+
+
+def test_both_in_one_server(group):
+    """It needs no operator: the manager connects its own host."""
+    with serve(group, "--volume-manager", "--volume-host", "one") as server:
+        wait_for(lambda: stat(server, b"volume_pool") >= 16)
+        assert stat(server, b"volume_managers") == stat(server, b"volume_agents") == 1
+        group.do("create", "--extents", "10", group.path, "web")  # The server's manager does it.
+        assert [host["name"] for host in group.dump()["hosts"]] == ["one"]
+    dump = group.dump()
+    assert dump["free"] == dump["extents"]  # The agent has given its pool back.
+    assert [volume["name"] for volume in dump["volumes"]] == ["web"]
+
+
+def test_two_servers(group):
+    with serve(group, "--volume-manager") as manager:
+        wait_for(lambda: stat(manager, b"volume_managers") == 1)
+        with serve(group, "--volume-host", "two") as host:
+            group.do("connect", group.path, "two")  # It waits for that.
+            wait_for(lambda: stat(host, b"volume_pool") >= 16)
+            host.process.kill()
+            host.process.wait()
+            host.process.returncode = 0  # Which is what we wanted.
+        with serve(group, "--volume-host", "two") as host:
+            wait_for(lambda: stat(host, b"volume_pool") >= 16)
+            dump = group.dump()
+            assert len(owners(dump)) == len(set(owners(dump)))
+            group.do("shutdown", "--wait", "60s", group.path)
+            wait_for(lambda: stat(host, b"volume_agents") == 0)
+            wait_for(lambda: stat(manager, b"volume_managers") == 0)
+    assert group.dump()["hosts"] == []
+
+
+def test_a_group_that_is_not_there(group, tmp_path):
+    group.path = tmp_path / "nothing"
+    with serve(group, "--volume-manager", "--volume-host", "one") as server:
+        assert stat(server, b"volume_managers") == 0
+        group.make()
+        wait_for(lambda: stat(server, b"volume_pool") >= 16)
+
+
+def test_options_that_make_no_sense(fairway):
+    done = subprocess.run([fairway, "serve", "--volume-host", "one"], capture_output=True, timeout=60,
+                          check=False)
+    assert done.returncode not in (OK, None) and b"need --volume-group" in done.stderr
