@@ -3,6 +3,7 @@
 
 from .context import Benchmark, Context, Unavailable
 from . import (
+    bulk,
     cache,
     epoch,
     hits,
@@ -40,6 +41,7 @@ MODULES = (
     volume,
     share,
     two,
+    bulk,
 )
 
 

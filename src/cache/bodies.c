@@ -95,6 +95,19 @@ void fw_bodies_fini(struct fw_bodies *bodies)
     fw_range_release(&bodies->runs);
 }
 
+static uint64_t bodies_kept(const struct fw_bodies *bodies)
+{
+    /* Relaxed: only written under the lock, and who reads it without wants a hint. */
+    return atomic_load_explicit(&bodies->kept_bytes, memory_order_relaxed);
+}
+
+static void bodies_count_kept(struct fw_bodies *bodies, int64_t change) FW_REQUIRES(bodies->lock);
+static void bodies_count_kept(struct fw_bodies *bodies, int64_t change)
+{
+    atomic_store_explicit(&bodies->kept_bytes, bodies_kept(bodies) + (uint64_t)change,
+                          memory_order_relaxed);
+}
+
 static void *bodies_take_kept(struct fw_bodies *bodies, uint32_t number, uint64_t size)
     FW_REQUIRES(bodies->lock);
 static void *bodies_take_kept(struct fw_bodies *bodies, uint32_t number, uint64_t size)
@@ -102,7 +115,7 @@ static void *bodies_take_kept(struct fw_bodies *bodies, uint32_t number, uint64_
     struct fw_run_kept *run = bodies->sizes[number].kept;
     if (run != NULL) {
         bodies->sizes[number].kept = run->next;
-        bodies->kept_bytes -= size;
+        bodies_count_kept(bodies, -(int64_t)size);
     }
     return run;
 }
@@ -141,6 +154,7 @@ struct fw_body *fw_bodies_take(struct fw_bodies *bodies, uint32_t length)
     uint64_t size = size_units(number) * bodies->unit;
     fw_mutex_lock(&bodies->lock);
     void *run = bodies_take_kept(bodies, number, size);
+    bodies->is_kept_used |= run != NULL;
     if (run == NULL && fw_budget_charge(bodies->budget, size, 0)) {
         run = bodies_take_empty(bodies, number, size);
         if (run == NULL) {
@@ -179,12 +193,12 @@ void fw_bodies_free(struct fw_bodies *bodies, struct fw_body *body)
     uint64_t limit = atomic_load_explicit(&bodies->budget->limit, memory_order_relaxed);
     bool is_kept = false;
     fw_mutex_lock(&bodies->lock);
-    if (bodies->kept_bytes + size <= limit / FW_BODY_KEPT_SHARE &&
+    if (bodies_kept(bodies) + size <= limit / FW_BODY_KEPT_SHARE &&
         !fw_budget_is_exceeded(bodies->budget)) {
         struct fw_run_kept *run = (void *)body;
         run->next = bodies->sizes[number].kept;
         bodies->sizes[number].kept = run;
-        bodies->kept_bytes += size;
+        bodies_count_kept(bodies, (int64_t)size);
         is_kept = true;
     }
     fw_mutex_unlock(&bodies->lock);
@@ -198,7 +212,7 @@ bool fw_bodies_release(struct fw_bodies *bodies)
     void *run = NULL;
     uint32_t number = FW_BODY_SIZES;
     fw_mutex_lock(&bodies->lock);
-    while (bodies->kept_bytes > 0 && run == NULL) {
+    while (bodies_kept(bodies) > 0 && run == NULL) {
         number--;
         run = bodies_take_kept(bodies, number, size_units(number) * bodies->unit);
     }
@@ -208,4 +222,16 @@ bool fw_bodies_release(struct fw_bodies *bodies)
     }
     bodies_give_back(bodies, run, number);
     return true;
+}
+
+bool fw_bodies_release_unused(struct fw_bodies *bodies)
+{
+    if (FW_LIKELY(bodies_kept(bodies) == 0)) {
+        return false;
+    }
+    fw_mutex_lock(&bodies->lock);
+    bool was_used = bodies->is_kept_used;
+    bodies->is_kept_used = false;
+    fw_mutex_unlock(&bodies->lock);
+    return !was_used && fw_bodies_release(bodies);
 }

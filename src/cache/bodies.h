@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,8 +54,9 @@ struct fw_bodies {
     struct fw_budget *budget;
     uint64_t region;
     size_t unit;
-    struct fw_mutex lock; /* FW_RANK_TABLE_BODIES. Guards all below. */
-    uint64_t kept_bytes;
+    struct fw_mutex lock;        /* FW_RANK_TABLE_BODIES. Guards all below. */
+    _Atomic uint64_t kept_bytes; /* Written under the lock; read by those who clean ahead. */
+    bool is_kept_used;           /* One was taken since fw_bodies_release_unused(). */
     struct fw_run_size sizes[FW_BODY_SIZES];
 };
 
@@ -73,3 +75,6 @@ void fw_bodies_free(struct fw_bodies *bodies, struct fw_body *body);
 
 /* Gives one kept run back to the budget. False: none is kept. */
 bool fw_bodies_release(struct fw_bodies *bodies);
+
+/* The same for who asks now and then: not if one was taken since. */
+bool fw_bodies_release_unused(struct fw_bodies *bodies);

@@ -300,6 +300,24 @@ static void test_lies(void **state)
     block_lies(memory, 0, 'x', -EBADMSG);          /* A kind of the future. */
 }
 
+/* The end counts other items, or other blocks, than came before; its checksums are right. */
+static void test_end_lies(void **state)
+{
+    struct memory *memory = *state;
+    struct fw_reason reason;
+    size_t count;
+    for (size_t at = 0; at < 16; at += 8) {
+        dump_make(memory);
+        char *counts = memory->bytes + memory->length - 16;
+        char *head = counts - FW_DUMP_BLOCK_HEAD;
+        fw_le64_put(counts + at, fw_le64_get(counts + at) + 1);
+        fw_le32_put(head + 20, fw_crc32c(0, counts, 16));
+        fw_le32_put(head + 24, fw_crc32c(0, head, 24));
+        assert_int_equal(dump_read(memory, &count, &reason), -EBADMSG);
+        assert_non_null(strstr(reason.text, "the end does not count"));
+    }
+}
+
 static void test_large_items(void **state)
 {
     struct memory *memory = *state;
@@ -367,6 +385,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_place_of_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_versions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_end_lies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_full_disk, set_up, tear_down),
     };

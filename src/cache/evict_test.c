@@ -243,6 +243,47 @@ static void test_segments_of_small_tables(void **state)
     fw_arena_fini(&arena);
 }
 
+/*
+ * Free runs of large values are kept for the next ones, but not when there are none any more:
+ * memory would be stranded in them. While they are used they stay.
+ */
+static void test_free_runs_go(void **state)
+{
+    (void)state;
+    enum { LARGE = 20000, LARGE_COUNT = 600, SMALL_COUNT = 40000 };
+    struct world world = world_make(4 * MIB);
+    const struct fw_bodies *bodies = &world.table->bodies;
+    for (uint64_t i = 0; i < LARGE_COUNT; i++) {
+        assert_true(table_put(world.local, i, LARGE, i, 0));
+    }
+    assert_true(table_remove(world.local, LARGE_COUNT - 1));
+    assert_true(bodies->kept_bytes > 0);
+    for (uint64_t i = 0; i < SMALL_COUNT; i++) {
+        assert_true(table_put(world.local, LARGE_COUNT + i, 100, i, 0));
+    }
+    assert_int_equal(bodies->kept_bytes, 0);
+    world_end(&world);
+}
+
+/* A log counts what its records refer to, also when one is written anew to get another field. */
+static void test_bodies_of_a_log(void **state)
+{
+    (void)state;
+    enum { LARGE = 20000 };
+    struct world world = world_make(4 * MIB);
+    const struct fw_log *log = &world.local->logs[FW_PROBATION];
+    assert_true(table_put(world.local, 1, LARGE, 1, 0));
+    assert_int_equal(log->bodies, LARGE);
+    struct key_text text = key_text(1);
+    struct fw_key key = key_of(world.local, &text);
+    struct fw_hold hold;
+    assert_true(fw_table_hold_with(world.local, &hold, &key, FW_ITEM_FLAGS, 0));
+    assert_int_equal(hold.item->fields, FW_ITEM_FLAGS);
+    fw_hold_release(&hold);
+    assert_int_equal(log->bodies, 2 * LARGE);
+    world_end(&world);
+}
+
 /* What was read until it expired, and is asked for then, begins as one that is in use. */
 static void test_expired_in_use(void **state)
 {
@@ -328,6 +369,8 @@ int main(void)
         cmocka_unit_test(test_cleaning_ages),
         cmocka_unit_test(test_main_turns),
         cmocka_unit_test(test_segments_of_small_tables),
+        cmocka_unit_test(test_free_runs_go),
+        cmocka_unit_test(test_bodies_of_a_log),
         cmocka_unit_test(test_expired_in_use),
         cmocka_unit_test(test_large_ones_go_first),
         cmocka_unit_test(test_hits),

@@ -128,6 +128,8 @@ static void test_groups(void **state)
     const char *text = ask("stats items\r\n");
     assert_int_equal(row(text, "items:1:number"), 1);
     assert_int_equal(row(text, "items:1:evicted"), 0);
+    assert_int_equal(row(text, "items:1:expired_unfetched"), 0);
+    assert_int_equal(row(text, "items:1:evicted_unfetched"), 0);
     text = ask("stats slabs\r\n");
     assert_int_equal(row(text, "1:used_chunks"), 1);
     assert_int_equal(row(text, "1:get_hits"), 1);

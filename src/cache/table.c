@@ -10,11 +10,11 @@
 #include "cache/table_parts.h"
 
 enum {
-    CLEAN_STEP = 64,        /* Records looked at before asking again whether it was enough. */
-    CLEAN_STEPS_MAX = 4096, /* For one reservation. */
-    /* Buckets split at once, where FW_LOCAL_DUE items need 4, or merged, which is much cheaper. */
-    SPLITS_MAX = 8,
-    MERGES_MAX = 32,
+    CLEAN_STEP = 32,        /* Records looked at before asking again whether it was enough. */
+    CLEAN_STEPS_MAX = 8192, /* For one reservation. */
+    /* Buckets split at once, where FW_LOCAL_DUE items need 2, or merged, which is much cheaper. */
+    SPLITS_MAX = 4,
+    MERGES_MAX = 16,
     MEMORY_HEADROOM = 4, /* The limit can be raised to so many times what it was at first. */
     OPEN_SHARE = 16,     /* At most one part in so many of memory is in open segments' bodies. */
     OPEN_BODIES_MIN = 512 * 1024,
@@ -351,7 +351,7 @@ void fw_local_tend(struct fw_table_local *local)
     if (fw_budget_is_exceeded(&table->budget)) {
         (void)(fw_arena_release(&table->arena, 0) || memory_make(local));
     } else if (table->is_evicting && fw_arena_is_short(&table->arena)) {
-        (void)fw_local_clean(local, CLEAN_STEP);
+        (void)(fw_bodies_release_unused(&table->bodies) || fw_local_clean(local, CLEAN_STEP));
     }
 }
 

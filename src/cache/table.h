@@ -19,7 +19,7 @@
  * Reserve first, and call nothing else of this local in between. Memory may have to be made, by
  * dropping other items, which takes other buckets' locks; two of them are never held together.
  * Inside a hold memory comes from what was reserved and cannot fail. Releasing, too, may do a share
- * of the work that is done for all: some ten microseconds after every 32 changes.
+ * of the work that is done for all: some ten microseconds after every 16 changes.
  *
  * Buckets. A bucket is one cache line: a lock, ten entries of a tag and a place, a link to an
  * overflow bucket. To find a key costs one line for the bucket and one for the record. The table

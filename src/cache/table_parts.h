@@ -31,7 +31,7 @@
 #include "cache/table.h"
 
 enum {
-    FW_LOCAL_DUE = 32,      /* After so many changes a local looks after the table. */
+    FW_LOCAL_DUE = 16,      /* After so many changes a local looks after the table. */
     FW_LOCAL_STASH = 4,     /* Overflow buckets that a local keeps at hand. */
     FW_DEAD_BODIES_MAX = 8, /* That can die in one hold. */
 };

@@ -27,7 +27,7 @@
 #include "cache/walk.h"
 
 enum {
-    STEP_BYTES = 24 * 1024,   /* Some 20 microseconds. */
+    STEP_BYTES = 8 * 1024,    /* Some 10 microseconds, with what it takes to send them. */
     STEP_BUCKETS_MAX = 1024,  /* Of buckets where nothing is found. */
     LINE_SIZE = 1024 - 2 * 2, /* Of an item's first line; FW_REPLY_ROOM_MIN counts with it. */
 };

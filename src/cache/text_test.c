@@ -264,6 +264,7 @@ static const struct conversation administering[] = {
     SAID("lru tune 10 25 0.1 2.0\r\n", "OK\r\n"),
     SAID("lru tune 50 50 0.1 2.0\r\n", "ERROR hot and warm pcts must not exceed 80\r\n"),
     SAID("lru tune 10 25 0 2.0\r\n", "ERROR hot/warm age factors must be greater than 0\r\n"),
+    SAID("lru tune 10 25 0.1 0\r\n", "ERROR hot/warm age factors must be greater than 0\r\n"),
     SAID("lru tune x 25 0 2.0\r\n", "ERROR\r\n"),
     SAID("lru mode\r\n", "ERROR\r\n"),
     SAID("lru mode flat\r\n", "OK\r\n"),

@@ -5,7 +5,9 @@
  *
  * The thread of the command reads blocks; each is checked and stored by one of the others, over a
  * connection of its own, with `ms` commands that are answered only if something is wrong, and `mn`
- * behind them, whose answer says that the block is done.
+ * after some kilobytes of them, whose answer says that these are done. No more than two such
+ * portions are ever on their way: a server that finds all of a block in its socket would work on it
+ * for a while, and others who ask it something would wait.
  *
  * A file is gone through twice: once to see that it is whole, so that nothing of a damaged one is
  * loaded, and then to load it. What comes through a pipe can only be seen once: there the damage
@@ -25,9 +27,12 @@
 
 enum {
     BLOCKS_PER_CONNECTION = 2, /* One under way, one read ahead. */
-    OUTPUT_SIZE = 64 * 1024,
+    OUTPUT_SIZE = 32 * 1024,
+    WINDOW = 8 * 1024,      /* So much is sent at a time, and twice that is never unanswered. */
     COPIED_MAX = 16 * 1024, /* Values up to that are sent with others, from the output. */
 };
+static_assert((int)OUTPUT_SIZE >= (int)WINDOW + (int)FW_DUMP_LINE_MAX + (int)COPIED_MAX,
+              "who has less than a window can always add an item");
 
 static const struct fw_option load_options[] = {
     FW_OPTION_STRING(struct fw_bulk_config, server, .name = "server", .default_text = "127.0.0.1",
@@ -64,6 +69,7 @@ struct unit {
     uint64_t items; /* Of this block: sent, their bytes, and those that had expired. */
     uint64_t bytes;
     uint64_t expired;
+    uint32_t unanswered; /* Portions. */
     size_t output_length;
     char output[OUTPUT_SIZE];
 };
@@ -82,12 +88,6 @@ static int output_flush(struct unit *unit, struct fw_reason *reason)
     return rc;
 }
 
-/* Room for `size` bytes, at most OUTPUT_SIZE. */
-static int output_room(struct unit *unit, size_t size, struct fw_reason *reason)
-{
-    return OUTPUT_SIZE - unit->output_length < size ? output_flush(unit, reason) : 0;
-}
-
 static void output_add(struct unit *unit, const void *bytes, size_t size)
 {
     FW_ASSERT(size <= OUTPUT_SIZE - unit->output_length);
@@ -95,14 +95,51 @@ static void output_add(struct unit *unit, const void *bytes, size_t size)
     unit->output_length += size;
 }
 
+/* What came of the oldest portion: only what went wrong is answered, and its end. */
+static int unit_receive(struct unit *unit, struct fw_reason *reason)
+{
+    struct fw_bulk *bulk = &unit->load->bulk;
+    for (;;) {
+        size_t length, used;
+        int rc;
+        const char *line = fw_peer_line(unit->peer, &length, &used, &rc, reason);
+        if (line == NULL) {
+            return rc;
+        }
+        bool is_last = length == 2 && memcmp(line, "MN", 2) == 0;
+        if (length >= 2 && memcmp(line, "NS", 2) == 0 && bulk->config->adds) {
+            fw_bulk_count(&bulk->present, 1);
+        } else if (!is_last) {
+            fw_bulk_refused(bulk, line, length);
+        }
+        fw_peer_take(unit->peer, used);
+        if (is_last) {
+            unit->unanswered--;
+            return 0;
+        }
+    }
+}
+
+/* Ends a portion, and waits until no more than `unanswered_max` are under way. */
+static int unit_settle(struct unit *unit, uint32_t unanswered_max, struct fw_reason *reason)
+{
+    int rc = 0;
+    if (unit->output_length > 0) {
+        output_add(unit, "mn\r\n", 4);
+        unit->unanswered++;
+        rc = output_flush(unit, reason);
+    }
+    while (rc == 0 && unit->unanswered > unanswered_max) {
+        rc = unit_receive(unit, reason);
+    }
+    return rc;
+}
+
 static int unit_store(struct unit *unit, const struct fw_dump_item *item, int64_t now_s,
                       struct fw_reason *reason)
 {
+    int rc = 0;
     bool is_copied = item->value_length <= COPIED_MAX;
-    int rc = output_room(unit, FW_DUMP_LINE_MAX + (is_copied ? item->value_length : 0), reason);
-    if (rc != 0) {
-        return rc;
-    }
     char *to = unit->output + unit->output_length;
     char *end = fw_dump_wire_put_set(to, item, now_s, unit->load->bulk.config->adds);
     if (end == NULL) {
@@ -119,7 +156,7 @@ static int unit_store(struct unit *unit, const struct fw_dump_item *item, int64_
         rc = rc == 0 ? fw_peer_send(unit->peer, item->value, item->value_length, reason) : rc;
     }
     output_add(unit, "\r\n", 2);
-    return rc;
+    return rc == 0 && unit->output_length >= WINDOW ? unit_settle(unit, 1, reason) : rc;
 }
 
 static bool unit_wants(const struct unit *unit, const struct fw_dump_item *item)
@@ -148,30 +185,6 @@ static int unit_send(struct unit *unit, struct fw_reason *reason)
     return rc;
 }
 
-/* Only what went wrong is answered, and the end. */
-static int unit_receive(struct unit *unit, struct fw_reason *reason)
-{
-    struct fw_bulk *bulk = &unit->load->bulk;
-    for (;;) {
-        size_t length, used;
-        int rc;
-        const char *line = fw_peer_line(unit->peer, &length, &used, &rc, reason);
-        if (line == NULL) {
-            return rc;
-        }
-        bool is_last = length == 2 && memcmp(line, "MN", 2) == 0;
-        if (length >= 2 && memcmp(line, "NS", 2) == 0 && bulk->config->adds) {
-            fw_bulk_count(&bulk->present, 1);
-        } else if (!is_last) {
-            fw_bulk_refused(bulk, line, length);
-        }
-        fw_peer_take(unit->peer, used);
-        if (is_last) {
-            return 0;
-        }
-    }
-}
-
 static void unit_run(struct fw_job_runnable *runnable, struct fw_job *job)
 {
     (void)runnable;
@@ -180,6 +193,7 @@ static void unit_run(struct fw_job_runnable *runnable, struct fw_job *job)
     struct fw_reason reason;
     unit->peer = NULL;
     unit->output_length = 0;
+    unit->unanswered = 0;
     unit->items = 0;
     unit->bytes = 0;
     unit->expired = 0;
@@ -191,14 +205,7 @@ static void unit_run(struct fw_job_runnable *runnable, struct fw_job *job)
     }
     int rc = unit_send(unit, &reason);
     if (rc == 0 && unit->peer != NULL) {
-        rc = output_room(unit, 4, &reason);
-    }
-    if (rc == 0 && unit->peer != NULL) {
-        output_add(unit, "mn\r\n", 4);
-        rc = output_flush(unit, &reason);
-    }
-    if (rc == 0 && unit->peer != NULL) {
-        rc = unit_receive(unit, &reason);
+        rc = unit_settle(unit, 0, &reason);
     }
     if (rc != 0) {
         fw_bulk_fail(bulk, rc, &reason);

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "cmd/cmd.h"
 #include "io/process.h"
+#include "io/topology.h"
 
 const struct fw_command *const fw_commands[] = {
     &fw_cmd_serve,  &fw_cmd_stats, &fw_cmd_admin, &fw_cmd_dump,    &fw_cmd_load, &fw_cmd_ring,
@@ -92,6 +93,7 @@ static enum fw_cmd_status dispatch(int count, char **arguments)
 int main(int argc, char **argv)
 {
     fw_process_fill_standard();
+    fw_topology_spare_plugins();
     enum fw_cmd_status status = dispatch(argc > 0 ? argc - 1 : 0, argv + 1);
     /* A full disk behind `fairway ... > file` is found out here or never. */
     if (fflush(stdout) != 0 || ferror(stdout) != 0) {

@@ -125,6 +125,7 @@ struct fw_disk_properties {
     bool read_only;
     bool direct;
     bool discard;       /* Discarding works. */
+    bool created;       /* Opening it made the file. */
     const char *engine; /* For people: "io_uring", "threads", ... */
 };
 
@@ -147,6 +148,9 @@ FW_MUST_CHECK int fw_disk_open(struct fw_disk **disk, const struct fw_disk_optio
 
 /* No operation may be under way; see fw_disk_drain(). Not from a call-back. */
 void fw_disk_close(struct fw_disk *disk);
+
+/* As close(), and takes the file away again if opening it made it. */
+void fw_disk_close_undo(struct fw_disk *disk);
 
 const struct fw_disk_properties *fw_disk_properties(const struct fw_disk *disk);
 

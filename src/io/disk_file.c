@@ -250,6 +250,7 @@ static int descriptor_open(struct fw_disk_file *file, const struct fw_disk_optio
     if (rc == 0) {
         rc = descriptor_examine(file, reason);
     }
+    file->disk.properties.created = created;
     if (rc != 0) {
         (void)close(file->fd);
         if (created) {
@@ -257,6 +258,14 @@ static int descriptor_open(struct fw_disk_file *file, const struct fw_disk_optio
         }
     }
     return rc;
+}
+
+void fw_disk_close_undo(struct fw_disk *disk)
+{
+    if (disk->properties.created) {
+        (void)unlink(disk->name);
+    }
+    fw_disk_close(disk);
 }
 
 int fw_disk_file_open(struct fw_disk_file *file, const struct fw_disk_options *options,

@@ -136,6 +136,7 @@ static void test_properties(void **state)
     assert_in_range(properties->sector_size, 512, SECTOR);
     assert_string_equal(properties->engine, way->name);
     assert_false(properties->read_only);
+    assert_true(properties->created);
     assert_true(properties->direct || (way->flags & FW_DISK_DIRECT) == 0 ||
                 properties->sector_size == 512);
     int flags = fcntl(FW_CONTAINER_OF(disk, struct fw_disk_file, disk)->fd, F_GETFL);

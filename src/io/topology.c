@@ -186,6 +186,11 @@ static int topology_load(struct fw_topology *topology, const char *description,
     return rc;
 }
 
+void fw_topology_spare_plugins(void)
+{
+    (void)setenv("HWLOC_PLUGINS_PATH", "", 0); /* Should it fail, there are plugins. */
+}
+
 int fw_topology_init(struct fw_topology *topology, struct fw_reason *reason)
 {
     if (fw_topology_fake != NULL) {

@@ -35,6 +35,13 @@ void fw_cpu_set_add(struct fw_cpu_set *set, uint32_t cpu);
 bool fw_cpu_set_has(const struct fw_cpu_set *set, uint32_t cpu);
 uint32_t fw_cpu_set_count(const struct fw_cpu_set *set);
 
+/*
+ * Keeps hwloc from loading plugins, unless the user has named some: they are for graphics cards and
+ * files, and what they bring along (libxml2, ICU, libstdc++) is a megabyte of the process. There is
+ * no other way to tell it than the environment: so it is called before there are other threads.
+ */
+void fw_topology_spare_plugins(void);
+
 /* The affinity mask of the calling thread. Returns 0 or a negative errno. */
 FW_MUST_CHECK int fw_cpu_set_get(struct fw_cpu_set *set);
 

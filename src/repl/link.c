@@ -128,11 +128,11 @@ static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
     }
     struct fw_repl_slot *slot = link->slot;
     link->has_mark = false;
-    /* Relaxed, but for the position: figures. Release, for the acquire in fw_repl_confirmed(). */
+    /* Relaxed: figures. */
     if (link->mark_is_current) {
         atomic_store_explicit(&slot->current_ns, link->mark_ns, memory_order_relaxed);
     }
-    atomic_store_explicit(&slot->confirmed, link->mark_position, memory_order_release);
+    atomic_store_explicit(&slot->confirmed, link->mark_position, memory_order_relaxed);
 }
 
 /* What came first of what is there, if it is whole. */

@@ -206,20 +206,6 @@ bool fw_repl_is_following(const struct fw_repl *repl)
     return atomic_load_explicit(&repl->followed.state, memory_order_acquire) != FW_REPL_FOLLOW_NONE;
 }
 
-uint32_t fw_repl_confirmed(const struct fw_repl *repl, uint64_t position)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < FW_REPL_SLAVES_MAX; i++) {
-        const struct fw_repl_slot *slot = &repl->slots[i];
-        /* Acquire, both, for the releases in the link. */
-        bool is_whole =
-            atomic_load_explicit(&slot->state, memory_order_acquire) == FW_REPL_LINK_STREAMING;
-        uint64_t confirmed = atomic_load_explicit(&slot->confirmed, memory_order_acquire);
-        count += is_whole && confirmed >= position ? 1 : 0;
-    }
-    return count;
-}
-
 /* ---- statistics ---------------------------------------------------------------------------- */
 
 struct rows {

@@ -159,9 +159,6 @@ FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_address *
 void fw_repl_unfollow(struct fw_repl *repl);
 bool fw_repl_is_following(const struct fw_repl *repl);
 
-/* The number of links whose slaves have confirmed everything up to this position. */
-uint32_t fw_repl_confirmed(const struct fw_repl *repl, uint64_t position);
-
 /* Shows `stats replication`, but for the role. */
 void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context);
 

@@ -570,6 +570,10 @@ static enum outcome turn_end(struct fw_connection *connection, enum outcome outc
 /* May the tick go on with another turn, since the connection was let in again? */
 static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
 {
+    /* A dump has more to say for as long as it lasts: others come in between, who may be new. */
+    if (core->serving->session.state == FW_SESSION_LISTING) {
+        return false;
+    }
     if (core->is_open) {
         return turns < FW_CONNECTION_TURNS && core->engine->queue.length == 0;
     }

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "io/address.h"
+#include "repl/stream.h"
 #include "server/state.h"
 
 FW_LOG_MODULE_USE(server);
@@ -179,7 +180,7 @@ static int roles_read(struct fw_server *server, enum fw_repl_role *role, struct 
                           reason);
     }
     if (rc == 0 && master != NULL) {
-        uint16_t port = config->port != 0 ? (uint16_t)config->port : 11213;
+        uint16_t port = config->port != 0 ? (uint16_t)config->port : FW_REPL_PORT;
         rc = address_read("repl-master", master, port, &replication->master, reason);
         replication->has_master = rc == 0;
     }

@@ -248,7 +248,9 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
 no_volumes:
     fw_sweeper_end(&server->sweeper);
 no_sweeper:
+    (void)!fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL); /* While its figures are its own. */
     fw_metrics_unregister(&server->metrics, &fw_jobs_metrics_of(server->jobs)->source);
+    goto not_started;
 no_metrics:
     (void)!fw_jobs_stop(server->jobs, FW_JOBS_DRAIN, NULL);
 not_started:
@@ -289,7 +291,10 @@ static int server_start(struct fw_server *server, struct fw_reason *reason)
 
 static int server_make(struct fw_server *server, struct fw_reason *reason)
 {
-    int rc = server_make_cache(server, reason);
+    int rc = fw_volumes_check(&server->config.volume, reason);
+    if (rc == 0) {
+        rc = server_make_cache(server, reason);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -9,9 +9,9 @@
 #include "io/clock.h"
 
 enum {
-    STEP_BUCKETS = 16, /* Some 20 microseconds, with a record of each item fetched. */
-    MANY = 20,         /* One in so many reclaimed is much. */
-    FEW = 1000,        /* One in so many is hardly anything. */
+    STEP_BUCKETS = 8, /* Some 10 microseconds, with a record of each item fetched. */
+    MANY = 20,        /* One in so many reclaimed is much. */
+    FEW = 1000,       /* One in so many is hardly anything. */
 };
 
 #define PAUSE_NS     (100 * (int64_t)FW_NS_PER_MS)

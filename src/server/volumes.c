@@ -155,6 +155,14 @@ static void service_end(struct fw_volumes_service *service)
     }
 }
 
+int fw_volumes_check(const struct fw_server_volume_config *config, struct fw_reason *reason)
+{
+    return config->group != NULL || (!config->is_manager && config->host == NULL)
+               ? 0
+               : fw_reason_set(reason, -EINVAL,
+                               "--volume-manager and --volume-host need --volume-group");
+}
+
 uint32_t fw_volumes_services(const struct fw_server_volume_config *config)
 {
     bool has_group = config->group != NULL;
@@ -166,10 +174,6 @@ int fw_volumes_begin(struct fw_volumes *volumes, struct fw_jobs *jobs,
                      const struct fw_server_volume_config *config, struct fw_reason *reason)
 {
     *volumes = (struct fw_volumes){.config = config, .jobs = jobs};
-    if (config->group == NULL && (config->is_manager || config->host != NULL)) {
-        return fw_reason_set(reason, -EINVAL,
-                             "--volume-manager and --volume-host need --volume-group");
-    }
     int rc = 0;
     if (config->group != NULL && config->is_manager) {
         rc = service_begin(&volumes->manager, volumes, &manager_runnable);

@@ -49,6 +49,10 @@ struct fw_volumes {
     _Atomic uint64_t managers, agents, pool;
 };
 
+/* 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_volumes_check(const struct fw_server_volume_config *config,
+                                   struct fw_reason *reason);
+
 /* How many workers they need in lane 0. */
 uint32_t fw_volumes_services(const struct fw_server_volume_config *config);
 

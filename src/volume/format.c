@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <unistd.h>
 
 #include "io/file.h"
 #include "ring/core.h"
@@ -23,7 +22,6 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
                                             .replace = format->replace};
     struct fw_file_lock lock;
     struct fw_disk *disk;
-    bool was_there = access(format->path, F_OK) == 0;
     int rc = fw_disk_open(&disk, &options, reason);
     if (rc != 0) {
         return rc;
@@ -36,9 +34,10 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
         rc = fw_volume_plain_format(disk, &layout, reason);
         fw_file_lock_release(&lock);
     }
-    fw_disk_close(disk);
-    if (rc != 0 && !was_there) {
-        (void)unlink(format->path); /* We have made it, and there is nothing in it. */
+    if (rc == 0) {
+        fw_disk_close(disk);
+    } else {
+        fw_disk_close_undo(disk); /* If we have made it, there is nothing in it. */
     }
     return rc;
 }

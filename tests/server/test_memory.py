@@ -89,3 +89,12 @@ def test_a_shift_of_sizes_strands_nothing(fairway):
         for phase, length in enumerate((100, 1000, 100, 20_000, 1000, 100)):
             items = count(client, b"p%d-" % phase, length)
             assert items >= fresh[length] * 95 // 100, (length, phase)
+
+
+def test_libraries_that_nobody_needs_are_not_loaded(fairway):
+    """hwloc would bring libxml2, ICU and the C++ library along, a megabyte of the process."""
+    with Served(fairway) as server:
+        maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
+        assert "libhwloc" in maps
+        for library in ("libxml2", "libicu", "/hwloc/"):
+            assert library not in maps

@@ -200,9 +200,10 @@ function threads(now) {
   ]));
 }
 
-// Groups of which this page knows nothing more than that they have rows.
+// Groups of which this page knows nothing more than that they have rows, and how one looks that is not in use.
 function plain(now, id) {
-  const group = now.status.groups[id] || {};
+  const found = now.status.groups[id] || {};
+  const group = found.enabled === "no" || found.cluster === "-" ? {} : found;
   const things = Object.entries(group).filter(([, row]) => typeof row === "object");
   const figures = [...new Set(things.flatMap(([, row]) => Object.keys(row)))];
   const singles = Object.entries(group).filter(([, row]) => typeof row !== "object");
