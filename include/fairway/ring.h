@@ -107,6 +107,11 @@ enum fw_ring_flag {
      * and on a busy machine much slower: `bench/run ring-durable` tells.
      */
     FW_RING_FUA = 1 << 2,
+    /*
+     * Something else, such as a lease, has seen to it that nobody else is attached in this role: an
+     * owner on another host that has not detached is not watched, but taken for dead.
+     */
+    FW_RING_ALONE = 1 << 3,
 };
 
 struct fw_ring_options {

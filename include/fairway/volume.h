@@ -177,6 +177,7 @@ struct fw_volume_manager_options {
     uint64_t pool_max;  /* ... and at most; 0: as many as its ring can list. */
     int64_t quiet_ns;   /* How long demand must be low before a pool shrinks; 0: 60 s. */
     uint32_t parts_max; /* Runs in one part of a free list; 0: as many as fit. */
+    uint32_t lease_ms;  /* How long the manager may be silent before another takes over; 0: 8 s. */
 };
 
 /* Takes the group over: replays the redo log, attaches to the rings of all hosts. Blocks. */

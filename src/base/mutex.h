@@ -40,6 +40,7 @@ enum fw_lock_rank {
     FW_RANK_VOLUME_TURN = 63,   /* Who looks after an agent's pool; rings are used under it. */
     FW_RANK_VOLUME = 64,        /* An agent's pool and its volumes' maps; held for no I/O. */
     FW_RANK_CHANNEL = 65,       /* Shared channels and resources. */
+    FW_RANK_VOLUME_THIN = 66,   /* Who transfers to and from an attached volume, and who waits. */
     FW_RANK_JOURNAL = 67,       /* A journal: who performs, who waits. */
     FW_RANK_RING = 68,          /* A ring on a disk: its operations; the disk is used under it. */
     FW_RANK_JOBS_COMMANDS = 70, /* Commands under way and timed; they are posted under it. */

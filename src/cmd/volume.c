@@ -19,6 +19,7 @@
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/disk.h"
+#include "volume/lvm.h"
 #include "volume/store.h"
 
 enum { UUID_TEXT = 2 * FW_VOLUME_UUID_SIZE + 1 };
@@ -55,6 +56,14 @@ static const struct fw_option volume_options[] = {
                    .help = "shutdown: leave the hosts, which go on from their pools"),
     FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
                    .help = "agent: do what standard input says, line by line"),
+    FW_OPTION_STRING(struct fw_cmd_volume, backup, .name = "backup", .default_text = "",
+                     .help = "adopt: where to keep LVM's metadata; empty is LVM's archive"),
+    FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
+                     .help = "attach: serve the volume by NBD on this socket"),
+    FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",
+                     .help = "attach: as whom this host is connected; empty is its own name"),
+    FW_OPTION_STRING(struct fw_cmd_volume, plugin, .name = "plugin", .default_text = "fairway",
+                     .help = "attach: nbdkit's plugin, by name or path"),
     FW_OPTION_BOOL(struct fw_cmd_volume, json, .name = "json", .default_text = "no",
                    .help = "list, hosts, dump, check: print one JSON object"),
 };
@@ -92,6 +101,18 @@ static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
     struct fw_ring_reason reason;
     int rc = fw_volume_format(&format, &reason);
     return answer(config, rc, &reason);
+}
+
+static enum fw_cmd_status volume_adopt(const struct fw_cmd_volume *config)
+{
+    const struct fw_volume_lvm_adopt adopt = {.path = config->path,
+                                              .backup = config->backup,
+                                              .extents = config->extents,
+                                              .hosts_max = (uint32_t)config->hosts,
+                                              .ring_size = config->ring_size};
+    struct fw_reason reason;
+    int rc = fw_volume_lvm_adopt(&adopt, &reason);
+    return rc == 0 ? FW_CMD_OK : failed(config, reason.text);
 }
 
 static void on_progress(void *context, const char *text)
@@ -140,7 +161,7 @@ static enum fw_cmd_status view_read(const struct fw_cmd_volume *config, struct v
     if (rc != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
     }
-    rc = fw_volume_plain_open(&store, disk, &reason);
+    rc = fw_volume_store_open(&store, disk, &reason);
     if (rc == 0) {
         view->geometry = store->geometry;
         rc = fw_volume_view(store, FW_VOLUME_ALL, &view->metadata, &reason);
@@ -386,6 +407,9 @@ static const struct action {
     unsigned what;
 } actions[] = {
     {.name = "format", .summary = "make an empty group", .run = volume_format},
+    {.name = "adopt",
+     .summary = "make one of free extents of LVM's, on the device PATH",
+     .run = volume_adopt},
     ORDER(CREATE, "create", "VOLUME", "add a volume of --extents"),
     ORDER(RESIZE, "resize", "VOLUME", "make it larger, or smaller where it is empty"),
     ORDER(REMOVE, "remove", "VOLUME", "free all it has; no host may have it open"),
@@ -411,6 +435,13 @@ static const struct action {
      .noun = "HOST",
      .summary = "be the host's agent until SIGTERM",
      .run = fw_cmd_volume_agent},
+    {.name = "attach",
+     .noun = "VOLUME",
+     .summary = "serve the volume by --nbd, and be the host's agent",
+     .run = fw_cmd_volume_attach},
+    {.name = "detach",
+     .summary = "end what serves on the socket PATH",
+     .run = fw_cmd_volume_detach},
 };
 
 static void volume_print_help(FILE *out)

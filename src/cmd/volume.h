@@ -24,6 +24,10 @@ struct fw_cmd_volume {
     bool replace;
     bool json;
     bool commands;
+    const char *nbd;
+    const char *backup;
+    const char *host;
+    const char *plugin;
     bool manager_only;
 
     const char *path;
@@ -32,3 +36,7 @@ struct fw_cmd_volume {
 
 enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config);
 enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config);
+
+/* volume_attach.c. The path of detach is the socket's. */
+enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config);
+enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config);

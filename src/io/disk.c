@@ -11,6 +11,7 @@
 
 enum {
     BUFFER_ALIGN = FW_DISK_SECTOR_MAX,
+    ZEROS = 256 << 10,
     RETRIES_MAX = 64, /* Attempts in a row that get nowhere and do not say why. */
 };
 
@@ -140,6 +141,42 @@ int fw_disk_run(struct fw_disk *disk, struct fw_disk_op *op, struct fw_reason *r
         FW_ASSERT(op->done == NULL);
     }
     return op->result != 0 ? fw_disk_explain(disk, op, reason) : 0;
+}
+
+/* What a device does for us; -EOPNOTSUPP: it does not, or the range is not for it to judge. */
+static int zero_fast(struct fw_disk *disk, uint64_t offset, uint64_t size)
+{
+    const struct fw_disk_properties *properties = &disk->properties;
+    if (disk->backend->zero == NULL || properties->read_only || size == 0 ||
+        offset % properties->sector_size != 0 || size % properties->sector_size != 0 ||
+        offset > properties->size || size > properties->size - offset) {
+        return -EOPNOTSUPP;
+    }
+    return disk->backend->zero(disk, offset, size);
+}
+
+int fw_disk_zero(struct fw_disk *disk, uint64_t offset, uint64_t size, struct fw_reason *reason)
+{
+    FW_ASSERT(disk->in_flight == 0);
+    int rc = zero_fast(disk, offset, size);
+    if (rc != -EOPNOTSUPP) {
+        return rc == 0 ? 0
+                       : fw_reason_errno(reason, rc, "cannot write zeros to %.100s", disk->name);
+    }
+    uint8_t *zeros = fw_disk_buffer(ZEROS);
+    if (zeros == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot write zeros to %.100s", disk->name);
+    }
+    do {
+        uint64_t part = size < ZEROS ? size : ZEROS;
+        struct fw_disk_op op = {
+            .kind = FW_DISK_WRITE, .from = zeros, .size = (size_t)part, .offset = offset};
+        rc = fw_disk_run(disk, &op, reason);
+        offset += part;
+        size -= part;
+    } while (rc == 0 && size > 0);
+    free(zeros);
+    return rc;
 }
 
 void fw_disk_close(struct fw_disk *disk)

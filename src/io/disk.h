@@ -172,6 +172,14 @@ void fw_disk_drain(struct fw_disk *disk);
 FW_MUST_CHECK int fw_disk_run(struct fw_disk *disk, struct fw_disk_op *op,
                               struct fw_reason *reason);
 
+/*
+ * Makes zeros of a range, by a command of the device or file system where there is one: that costs
+ * little, where writing zeros costs as much as writing data. As a write, it is durable after a
+ * flush. Blocking, and as run(). -EINVAL, -ERANGE, -EROFS as above.
+ */
+FW_MUST_CHECK int fw_disk_zero(struct fw_disk *disk, uint64_t offset, uint64_t size,
+                               struct fw_reason *reason);
+
 /* Why the operation failed, in words, with the disk's name. Returns op->result, not 0. */
 int fw_disk_explain(const struct fw_disk *disk, const struct fw_disk_op *op,
                     struct fw_reason *reason);

@@ -18,6 +18,8 @@ struct fw_disk_backend {
     /* Waits until reap() has something. At least one operation is under way. */
     void (*wait)(struct fw_disk *disk);
     void (*close)(struct fw_disk *disk);
+    /* As fw_disk_zero(), checked; -EOPNOTSUPP, or NULL: zeros are written instead. */
+    int (*zero)(struct fw_disk *disk, uint64_t offset, uint64_t size);
 };
 
 /* The first member of every back end's own struct. */

@@ -91,6 +91,7 @@ static const struct fw_disk_backend caller_backend = {
     .reap = caller_reap,
     .wait = caller_wait,
     .close = caller_close,
+    .zero = fw_disk_file_zero,
 };
 
 int fw_disk_caller_open(struct fw_disk **disk, const struct fw_disk_options *options,

@@ -364,3 +364,20 @@ void fw_disk_file_signal_clear(const struct fw_disk_file *file)
     } while (size < 0 && errno == EINTR);
     FW_ASSERT(size == (ssize_t)sizeof count || errno == EAGAIN);
 }
+
+int fw_disk_file_zero(struct fw_disk *disk, uint64_t offset, uint64_t size)
+{
+    const struct fw_disk_file *file = FW_CONTAINER_OF(disk, struct fw_disk_file, disk);
+    uint64_t range[2] = {offset, size};
+    int rc;
+    do {
+        rc = file->block_device ? ioctl(file->fd, BLKZEROOUT, range)
+                                : fallocate(file->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
+                                            (off_t)offset, (off_t)size);
+    } while (rc != 0 && errno == EINTR);
+    if (rc == 0) {
+        return 0;
+    }
+    bool cannot = errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOTTY || errno == EINVAL;
+    return cannot ? -EOPNOTSUPP : -errno;
+}

@@ -26,6 +26,9 @@ void fw_disk_file_close(struct fw_disk_file *file);
 /* Does all of a checked operation and sets its result. Blocks. Any thread. */
 void fw_disk_file_execute(const struct fw_disk_file *file, struct fw_disk_op *op);
 
+/* The back ends' zero(). */
+FW_MUST_CHECK int fw_disk_file_zero(struct fw_disk *disk, uint64_t offset, uint64_t size);
+
 /* Makes the eventfd readable, and unreadable again. Any thread. */
 void fw_disk_file_signal(const struct fw_disk_file *file);
 void fw_disk_file_signal_clear(const struct fw_disk_file *file);

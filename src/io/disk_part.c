@@ -24,6 +24,8 @@ struct part {
     struct fw_disk disk;
     struct fw_disk *under;
     uint64_t offset;
+    int (*may_write)(void *context); /* NULL: there is no guard. */
+    void *context;
     struct fw_list finished;
     struct proxy proxies[PART_DEPTH];
 };
@@ -52,6 +54,14 @@ static int part_start(struct fw_disk *disk, struct fw_disk_op *op)
 {
     struct part *part = part_of(disk);
     struct proxy *proxy = part->proxies;
+    bool changes = op->kind == FW_DISK_WRITE || op->kind == FW_DISK_DISCARD;
+    if (changes && part->may_write != NULL) {
+        int may = part->may_write(part->context);
+        if (may != 0) {
+            op->result = may;
+            return may;
+        }
+    }
     while (proxy->outer != NULL) { /* There is one: no more than `depth` are under way. */
         proxy++;
         FW_ASSERT(proxy < part->proxies + PART_DEPTH);
@@ -125,4 +135,12 @@ int fw_disk_part_open(struct fw_disk **made, struct fw_disk *under, uint64_t off
     fw_list_init(&part->finished);
     *made = &part->disk;
     return 0;
+}
+
+void fw_disk_part_guard(struct fw_disk *disk, int (*may_write)(void *context), void *context)
+{
+    struct part *part = part_of(disk);
+    FW_ASSERT(disk->backend == &part_backend);
+    part->may_write = may_write;
+    part->context = context;
 }

@@ -7,6 +7,9 @@
  * The disk below stays the caller's and must outlive its parts. Part and disk belong to one caller
  * at a time together, as one disk does; polling a part polls the disk, and what of that is another
  * part's waits there for its own poll. A flush flushes all of the disk.
+ *
+ * A part may have a guard, which is asked before each write and discard: what it does not let
+ * through has its answer for a result, and never gets to the disk.
  */
 #pragma once
 
@@ -18,3 +21,6 @@
  */
 FW_MUST_CHECK int fw_disk_part_open(struct fw_disk **part, struct fw_disk *under, uint64_t offset,
                                     uint64_t size, struct fw_reason *reason);
+
+/* `may_write` returns 0 or a negative errno. Parts of the part are guarded too. */
+void fw_disk_part_guard(struct fw_disk *part, int (*may_write)(void *context), void *context);

@@ -122,12 +122,68 @@ static void test_two_at_once(void **state)
     teardown();
 }
 
+/* A part has no command for it: zeros are written, and nowhere else. */
+static void test_zero(void **state)
+{
+    (void)state;
+    setup(false);
+    memset(memory->bytes, 'x', SECTORS * SECTOR);
+    assert_int_equal(fw_disk_zero(first, SECTOR, 2 * SECTOR, NULL), 0);
+    for (uint64_t i = 0; i < SECTORS * SECTOR; i++) {
+        bool is_zero = i / SECTOR == 3 || i / SECTOR == 4;
+        assert_int_equal(memory->bytes[i], is_zero ? 0 : 'x');
+    }
+    assert_int_equal(fw_disk_zero(first, 3 * SECTOR, 2 * SECTOR, NULL), -ERANGE);
+    teardown();
+}
+
+static int guard_says;
+
+static int guard(void *context)
+{
+    assert_ptr_equal(context, &guard_says);
+    return guard_says;
+}
+
+/* What the guard refuses does not get to the disk; reading and flushing it does not ask for. */
+static void test_guard(void **state)
+{
+    (void)state;
+    uint8_t *sector = fw_disk_buffer(SECTOR);
+    struct fw_disk *inner;
+    setup(false);
+    assert_int_equal(fw_disk_part_open(&inner, first, SECTOR, SECTOR, NULL), 0);
+    fw_disk_part_guard(first, guard, &guard_says);
+    memset(sector, 7, SECTOR);
+    struct fw_disk_op op = {.kind = FW_DISK_WRITE, .from = sector, .size = SECTOR};
+    guard_says = -ESTALE;
+    assert_int_equal(fw_disk_run(first, &op, NULL), -ESTALE);
+    op = (struct fw_disk_op){.kind = FW_DISK_WRITE, .from = sector, .size = SECTOR};
+    assert_int_equal(fw_disk_run(inner, &op, NULL), -ESTALE);
+    assert_int_equal(memory->bytes[2 * SECTOR], 0);
+    assert_int_equal(memory->bytes[3 * SECTOR], 0);
+    op = (struct fw_disk_op){.kind = FW_DISK_DISCARD, .size = SECTOR};
+    assert_int_equal(fw_disk_run(first, &op, NULL), -ESTALE);
+    op = (struct fw_disk_op){.kind = FW_DISK_READ, .into = sector, .size = SECTOR};
+    assert_int_equal(fw_disk_run(first, &op, NULL), 0);
+    op = (struct fw_disk_op){.kind = FW_DISK_FLUSH};
+    assert_int_equal(fw_disk_run(first, &op, NULL), 0);
+    guard_says = 0;
+    memset(sector, 7, SECTOR);
+    op = (struct fw_disk_op){.kind = FW_DISK_WRITE, .from = sector, .size = SECTOR};
+    assert_int_equal(fw_disk_run(inner, &op, NULL), 0);
+    assert_int_equal(memory->bytes[3 * SECTOR], 7);
+    fw_disk_close(inner);
+    free(sector);
+    teardown();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_offsets),
-        cmocka_unit_test(test_what_is_no_part),
-        cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_own_offsets), cmocka_unit_test(test_what_is_no_part),
+        cmocka_unit_test(test_two_at_once), cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,22 @@ static void test_discard(void **state)
     disk_close();
 }
 
+static void test_zero(void **state)
+{
+    disk_open(*state, path, FW_DISK_CREATE);
+    memset(buffer, 'x', SIZE);
+    assert_int_equal(transfer(FW_DISK_WRITE, 0, SIZE), 0);
+    assert_int_equal(fw_disk_zero(disk, SIZE / 4, SIZE / 2 + SECTOR, &reason), 0);
+    memset(model, 'x', SIZE);
+    memset(model + SIZE / 4, 0, SIZE / 2 + SECTOR);
+    file_compare(path);
+    assert_int_equal(fw_disk_zero(disk, 0, 1, &reason), -EINVAL);
+    assert_int_equal(fw_disk_zero(disk, 0, 0, &reason), -EINVAL);
+    assert_int_equal(fw_disk_zero(disk, SIZE, SECTOR, &reason), -ERANGE);
+    file_compare(path);
+    disk_close();
+}
+
 struct counted {
     struct fw_disk_op op;
     uint32_t done;
@@ -844,6 +860,7 @@ int main(void)
         ON_ALL(test_properties),
         ON_ALL(test_round_trip),
         ON_ALL(test_discard),
+        ON_ALL(test_zero),
         ON_EACH(test_back_pressure),
         ON_OTHERS(test_descriptor),
         ON_OTHERS(test_reactor),

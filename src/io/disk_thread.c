@@ -185,6 +185,7 @@ static const struct fw_disk_backend thread_backend = {
     .reap = thread_reap,
     .wait = thread_wait,
     .close = thread_close,
+    .zero = fw_disk_file_zero,
 };
 
 int fw_disk_thread_open(struct fw_disk **disk, const struct fw_disk_options *options,

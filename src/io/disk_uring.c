@@ -135,6 +135,7 @@ static const struct fw_disk_backend uring_backend = {
     .reap = uring_reap,
     .wait = uring_wait,
     .close = uring_close,
+    .zero = fw_disk_file_zero,
 };
 
 static int uring_init(struct uring_disk *own, struct fw_reason *reason)

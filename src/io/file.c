@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -183,6 +184,37 @@ int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte
     }
     lock->fd = fd;
     return 0;
+}
+
+/* Whether what is locked is what others will find at the path. */
+static bool is_still_there(int fd, const char *path)
+{
+    struct stat ours, theirs;
+    return fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 && ours.st_ino == theirs.st_ino &&
+           ours.st_dev == theirs.st_dev;
+}
+
+int fw_file_lock_wait(struct fw_file_lock *lock, const char *path, struct fw_reason *reason)
+{
+    for (;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0700);
+        if (fd < 0) {
+            return fw_reason_errno(reason, -errno, "cannot open the lock %.150s", path);
+        }
+        int rc;
+        do {
+            rc = flock(fd, LOCK_EX);
+        } while (rc != 0 && errno == EINTR);
+        int error = errno;
+        if (rc == 0 && is_still_there(fd, path)) {
+            lock->fd = fd;
+            return 0;
+        }
+        (void)close(fd);
+        if (rc != 0) {
+            return fw_reason_errno(reason, -error, "cannot lock %.150s", path);
+        }
+    }
 }
 
 void fw_file_lock_release(struct fw_file_lock *lock)

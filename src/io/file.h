@@ -56,6 +56,13 @@ FW_MUST_CHECK int fw_file_lock_take(struct fw_file_lock *lock, const char *path,
                                     struct fw_reason *reason);
 void fw_file_lock_release(struct fw_file_lock *lock);
 
+/*
+ * A lock that others take by flock() on a file that they remove when they are done, as LVM does.
+ * Waits. Makes the file if it is not there, and leaves it.
+ */
+FW_MUST_CHECK int fw_file_lock_wait(struct fw_file_lock *lock, const char *path,
+                                    struct fw_reason *reason);
+
 /* An open file to which lines are added, such as the log. */
 struct fw_appender {
     char *path;

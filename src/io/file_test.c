@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -673,6 +674,29 @@ static void test_append_open_fails(void **state)
     assert_int_equal(rmdir("other"), 0);
 }
 
+/* The lock that LVM takes; and one whose file is removed by who had it is not taken for it. */
+static void test_lock_by_flock(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fairway-flock-XXXXXX";
+    struct fw_file_lock lock;
+    struct fw_reason why;
+    int other = mkstemp(path);
+    assert_true(other >= 0);
+    assert_int_equal(fw_file_lock_wait(&lock, path, &why), 0);
+    assert_int_equal(flock(other, LOCK_EX | LOCK_NB), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    fw_file_lock_release(&lock);
+    assert_int_equal(flock(other, LOCK_EX | LOCK_NB), 0);
+    assert_int_equal(unlink(path), 0); /* A new file, which nobody has. */
+    assert_int_equal(fw_file_lock_wait(&lock, path, &why), 0);
+    (void)close(other);
+    fw_file_lock_release(&lock);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(fw_file_lock_wait(&lock, "/nowhere/lock", &why), -ENOENT);
+    assert_non_null(strstr(why.text, "/nowhere/lock"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -693,6 +717,7 @@ int main(void)
         cmocka_unit_test_setup(test_journal, reset),
         cmocka_unit_test_setup(test_lock, reset),
         cmocka_unit_test_setup(test_append_open_fails, reset),
+        cmocka_unit_test(test_lock_by_flock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -177,6 +177,13 @@ pid_t fw_process_id(void)
     return getpid();
 }
 
+void fw_process_host_name(char *name, size_t size)
+{
+    name[0] = '\0';
+    (void)!gethostname(name, size); /* What does not fit is left out, and that is an error. */
+    name[size - 1] = '\0';
+}
+
 struct fw_process_usage fw_process_usage(void)
 {
     struct rusage usage;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -60,6 +61,9 @@ FW_MUST_CHECK int fw_process_lock_memory(void);
 const char *fw_process_variable(const char *name);
 
 pid_t fw_process_id(void);
+
+/* The name of this host, cut if it is longer. */
+void fw_process_host_name(char *name, size_t size);
 
 /* Processor time so far, in microseconds. */
 struct fw_process_usage {

@@ -490,6 +490,11 @@ static void test_pid_file(void **state)
     assert_int_equal(fclose(file), 0);
     (void)snprintf(expected, sizeof expected, "%d\n", (int)fw_process_id());
     assert_int_equal(fw_process_id(), getpid());
+    char whole[256];
+    char cut[2];
+    fw_process_host_name(whole, sizeof whole);
+    fw_process_host_name(cut, sizeof cut);
+    assert_true(whole[0] != '\0' && cut[0] == whole[0] && cut[1] == '\0');
     assert_string_equal(found, expected);
     assert_int_equal(length, strlen(expected));
     struct stat status;

@@ -326,7 +326,8 @@ static int owner_watch(struct fw_ring *ring, enum fw_ring_side side, struct fw_r
     const struct fw_ring_pointer first = *pointer;
     struct fw_parker parker;
     fw_parker_init(&parker);
-    bool is_silent = first.owner == 0 || (first.host == ring->host && ring->host != 0);
+    bool is_silent = first.owner == 0 || (first.host == ring->host && ring->host != 0) ||
+                     (ring->flags & FW_RING_ALONE) != 0;
     for (int64_t waited_ms = 0; !is_silent && waited_ms < FW_RING_SILENCE_MS;
          waited_ms += WATCH_MS) {
         (void)fw_park_for(&parker, (int64_t)WATCH_MS * FW_NS_PER_MS);

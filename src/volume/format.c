@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "io/file.h"
+#include "ring/core.h"
 #include "volume/queue.h"
 #include "volume/remote.h"
 #include "volume/store.h"
@@ -17,6 +18,7 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
                                             .hosts_max = format->hosts_max,
                                             .ring_size = format->ring_size,
                                             .log_size = format->log_size,
+                                            .host_number = fw_ring_host_number(),
                                             .replace = format->replace};
     struct fw_file_lock lock;
     struct fw_disk *disk;

@@ -106,12 +106,12 @@ static struct fw_volume_agent *agent_make(void)
 static int agent_start(struct fw_volume_agent *agent, const char *path, uint64_t host_number,
                        const char *name, struct fw_reason *reason)
 {
-    int rc = fw_volume_plain_open(&agent->store, agent->disk, reason);
+    int rc = fw_volume_store_open(&agent->store, agent->disk, reason);
     if (rc != 0) {
         agent->store = NULL;
         return rc;
     }
-    rc = fw_volume_plain_open(&agent->up_store, agent->up_disk, reason);
+    rc = fw_volume_store_open(&agent->up_store, agent->up_disk, reason);
     if (rc != 0) {
         agent->up_store = NULL;
         return rc;
@@ -177,6 +177,13 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
     }
     *made = agent;
     return 0;
+}
+
+void fw_volume_agent_prepare(struct fw_volume_agent *agent, fw_volume_prepare *prepare,
+                             void *context)
+{
+    agent->prepare = prepare;
+    agent->prepare_context = context;
 }
 
 void fw_volume_agent_drop(struct fw_volume_agent *agent)

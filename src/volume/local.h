@@ -70,8 +70,14 @@ struct fw_volume {
     struct fw_volume_place *places;
 };
 
+/* Called for extents of the pool before they are placed, without a lock. Not 0: they are not. */
+typedef int fw_volume_prepare(void *context, uint64_t offset, uint64_t size,
+                              struct fw_reason *reason);
+
 struct fw_volume_agent {
     /* Constant. */
+    fw_volume_prepare *prepare; /* NULL: nobody wants to know. */
+    void *prepare_context;
     struct fw_disk *disk, *up_disk;
     bool owns_disks;
     bool is_locked;
@@ -105,6 +111,10 @@ FW_MUST_CHECK int fw_volume_agent_open_on(struct fw_volume_agent **agent,
                                           const struct fw_volume_agent_disks *disks,
                                           uint64_t host_number, const char *host,
                                           struct fw_reason *reason);
+
+/* Before any volume is open. */
+void fw_volume_agent_prepare(struct fw_volume_agent *agent, fw_volume_prepare *prepare,
+                             void *context);
 
 /* Lets go of everything, open volumes too, as a crash would. For tests, and after an error. */
 void fw_volume_agent_drop(struct fw_volume_agent *agent);

@@ -225,6 +225,35 @@ static int holes_reserve(struct fw_volume *volume, uint64_t logical, uint64_t co
     return rc == 0 ? fw_volume_batch_add(batch, &message) : rc;
 }
 
+struct preparing {
+    struct fw_volume_agent *agent;
+    struct fw_reason *reason;
+};
+
+static int message_prepare(void *context, const struct fw_volume_message *message)
+{
+    const struct preparing *preparing = context;
+    struct fw_volume_agent *agent = preparing->agent;
+    const struct fw_volume_geometry *geometry = &agent->store->geometry;
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < message->count; i++) {
+        const struct fw_volume_run *run = &message->runs[i];
+        rc = agent->prepare(agent->prepare_context,
+                            geometry->data_offset + run->extent * geometry->extent_size,
+                            run->count * geometry->extent_size, preparing->reason);
+    }
+    return rc;
+}
+
+/* Makes extents fit to be placed: they are reserved, and the pool's still. */
+static int places_prepare(struct fw_volume_agent *agent, const struct fw_volume_batch *batch,
+                          struct fw_reason *reason)
+{
+    struct preparing preparing = {.agent = agent, .reason = reason};
+    return agent->prepare != NULL ? fw_volume_batch_walk(batch, message_prepare, &preparing, reason)
+                                  : 0;
+}
+
 struct settling {
     struct fw_volume *volume;
     enum fw_volume_place_state state;
@@ -289,10 +318,14 @@ int fw_volume_allocate(struct fw_volume *volume, uint64_t logical, uint64_t coun
         fw_volume_batch_fini(&batch);
         return rc;
     }
-    rc = fw_volume_agent_push(agent, &batch, reason);
+    rc = places_prepare(agent, &batch, reason);
+    bool undo = rc != 0;
+    if (!undo) {
+        rc = fw_volume_agent_push(agent, &batch, reason);
+        undo = is_not_pushed(rc);
+    }
     fw_mutex_lock(&agent->lock);
     agent->under_way--;
-    bool undo = is_not_pushed(rc);
     places_settle(volume, &batch,
                   rc == 0 ? FW_VOLUME_MAPPED
                   : undo  ? FW_VOLUME_HOLE

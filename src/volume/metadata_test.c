@@ -376,11 +376,11 @@ static void test_plain_damage(void **state)
     assert_int_equal(loaded.number, 2);
     assert_int_equal(loaded.volumes_end, 2);
     fw_volume_metadata_fini(&loaded);
-    memory->bytes[4096 + 20] ^= 1; /* A copy's UUID; which of the two does not matter to us. */
+    memory->bytes[8192 + 20] ^= 1; /* A copy's UUID; which of the two does not matter to us. */
     assert_int_equal(store->ops->load(store, &loaded, NULL), 0);
     fw_volume_metadata_fini(&loaded);
-    memory->bytes[4096 + 20] ^= 1;
-    for (uint64_t at = 4096; at < 460 << 10; at += 4096) { /* Both bodies. */
+    memory->bytes[8192 + 20] ^= 1;
+    for (uint64_t at = 8192; at < 460 << 10; at += 4096) { /* Both bodies. */
         memory->bytes[at + 50] ^= 1;
     }
     assert_int_equal(store->ops->load(store, &loaded, &reason), -EBADMSG);

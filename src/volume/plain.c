@@ -3,6 +3,7 @@
  * The plain format: a group of our own on a disk or in a file. docs/volume.md has it in words.
  *
  *     block 0        head: what is where; written once, when the group is made
+ *     block 1        the manager's lease (lease.h)
  *     slot 0, 1      metadata: header and a snapshot; each save goes to the slot of the older one
  *     log            a ring, format 2
  *     commands       two rings of a fixed size: to the manager from operators, and back
@@ -19,13 +20,16 @@
 #include "base/crc32c.h"
 #include "io/disk_part.h"
 #include "io/random.h"
+#include "volume/lease.h"
+#include "volume/lvm.h"
 #include "volume/queue.h"
 #include "volume/store.h"
 
 enum {
     BLOCK = 4096,
+    SLOTS = 2 * BLOCK,
     RING_MIN = 7 * BLOCK, /* Room for a message. */
-    HEAD_VERSION = 2,
+    HEAD_VERSION = 3,
     /* Of a snapshot, at worst: an extent alone in its change; a volume with two users. */
     PER_EXTENT = FW_VOLUME_HEADER_SIZE + FW_VOLUME_RUN_SIZE,
     PER_VOLUME = 3 * FW_VOLUME_HEADER_SIZE + FW_VOLUME_NAME_MAX,
@@ -54,6 +58,7 @@ struct head {
     uint64_t log_size;
     uint32_t hosts_max;
     uint32_t volumes_max;
+    uint64_t data_offset; /* Of the disk, where the extents are apart; 0: behind the rings. */
 };
 
 /* In front of a snapshot; the CRC is over the struct with itself 0, and the snapshot. */
@@ -71,6 +76,8 @@ struct slot {
 struct plain {
     struct fw_volume_store store;
     struct fw_disk *disk;
+    struct fw_disk *part; /* Closed with the store; NULL: none. */
+    uint64_t apart;       /* Where the extents are on the disk, if not behind the rings. */
     uint64_t slot_size;
     uint64_t ring_size;
     uint64_t log_size;
@@ -98,7 +105,7 @@ static int disk_do(struct fw_disk *disk, enum fw_disk_kind kind, void *bytes, ui
 
 static uint64_t log_offset(const struct plain *plain)
 {
-    return BLOCK + 2 * plain->slot_size;
+    return SLOTS + 2 * plain->slot_size;
 }
 
 static uint64_t orders_offset(const struct plain *plain)
@@ -111,9 +118,14 @@ static uint64_t ring_offset(const struct plain *plain, uint32_t index)
     return orders_offset(plain) + 2 * (uint64_t)RING_MIN + index * plain->ring_size;
 }
 
-static uint64_t data_offset(const struct plain *plain)
+static uint64_t rings_end(const struct plain *plain)
 {
     return ring_offset(plain, 2 * plain->store.geometry.hosts_max);
+}
+
+static uint64_t data_offset(const struct plain *plain)
+{
+    return plain->apart != 0 ? plain->apart : rings_end(plain);
 }
 
 static uint64_t slot_size(uint64_t extents, uint32_t hosts, uint32_t volumes)
@@ -142,7 +154,8 @@ static void head_write(const struct plain *plain, uint8_t *block)
                         .ring_size = htole64(plain->ring_size),
                         .log_size = htole64(plain->log_size),
                         .hosts_max = htole32(geometry->hosts_max),
-                        .volumes_max = htole32(geometry->volumes_max)};
+                        .volumes_max = htole32(geometry->volumes_max),
+                        .data_offset = htole64(plain->apart)};
     memcpy(head.magic, HEAD_MAGIC, sizeof head.magic);
     memcpy(head.uuid, geometry->uuid.bytes, sizeof head.uuid);
     head.crc = htole32(head_crc(&head));
@@ -167,14 +180,18 @@ static bool head_take(struct plain *plain, const struct head *head)
     plain->slot_size = le64toh(head->slot_size);
     plain->ring_size = le64toh(head->ring_size);
     plain->log_size = le64toh(head->log_size);
-    bool is_valid = size_is_valid(geometry->extent_size, BLOCK, UINT64_C(1) << 40) &&
-                    size_is_valid(plain->ring_size, RING_MIN, RING_MAX) &&
-                    size_is_valid(plain->log_size, RING_MIN, RING_MAX) &&
-                    geometry->extent_count > 0 && geometry->extent_count <= FW_VOLUME_EXTENTS_MAX &&
-                    geometry->hosts_max > 0 && geometry->hosts_max <= FW_VOLUME_HOSTS_MAX &&
-                    geometry->volumes_max > 0 && geometry->volumes_max <= FW_VOLUME_VOLUMES_MAX &&
-                    plain->slot_size == slot_size(geometry->extent_count, geometry->hosts_max,
-                                                  geometry->volumes_max);
+    plain->apart = le64toh(head->data_offset);
+    bool is_valid =
+        size_is_valid(geometry->extent_size, BLOCK, UINT64_C(1) << 40) &&
+        size_is_valid(plain->ring_size, RING_MIN, RING_MAX) &&
+        size_is_valid(plain->log_size, RING_MIN, RING_MAX) && geometry->extent_count > 0 &&
+        geometry->extent_count <= FW_VOLUME_EXTENTS_MAX && geometry->hosts_max > 0 &&
+        geometry->hosts_max <= FW_VOLUME_HOSTS_MAX && geometry->volumes_max > 0 &&
+        geometry->volumes_max <= FW_VOLUME_VOLUMES_MAX &&
+        size_is_valid(plain->slot_size,
+                      slot_size(geometry->extent_count, geometry->hosts_max, geometry->volumes_max),
+                      UINT64_C(1) << 40);
+    geometry->ring_size = plain->ring_size;
     geometry->data_offset = is_valid ? data_offset(plain) : 0;
     return is_valid;
 }
@@ -210,7 +227,10 @@ static int head_read(struct plain *plain, struct fw_reason *reason)
             le32toh(head.version));
     }
     const struct fw_volume_geometry *geometry = &plain->store.geometry;
-    if (geometry->data_offset + geometry->extent_count * geometry->extent_size > size) {
+    uint64_t end = plain->apart != 0
+                       ? rings_end(plain)
+                       : geometry->data_offset + geometry->extent_count * geometry->extent_size;
+    if (end > size) {
         return fw_reason_set(reason, -EBADMSG,
                              "the group was made on a disk of %" PRIu64
                              " bytes, and this one has %" PRIu64,
@@ -238,7 +258,7 @@ static int slot_head_read(struct plain *plain, uint32_t index, struct slot *slot
         return fw_reason_errno(reason, -ENOMEM, "cannot read metadata");
     }
     int rc =
-        disk_do(plain->disk, FW_DISK_READ, block, BLOCK, BLOCK + index * plain->slot_size, reason);
+        disk_do(plain->disk, FW_DISK_READ, block, BLOCK, SLOTS + index * plain->slot_size, reason);
     memcpy(slot, block, sizeof *slot);
     free(block);
     bool is_ours = rc == 0 && memcmp(slot->magic, SLOT_MAGIC, sizeof slot->magic) == 0 &&
@@ -268,7 +288,7 @@ static int slot_read(struct plain *plain, uint32_t index, struct slot *slot, uin
     }
     if (length > 0) {
         rc = disk_do(plain->disk, FW_DISK_READ, bytes, round_up(length),
-                     BLOCK + index * plain->slot_size + BLOCK, reason);
+                     SLOTS + index * plain->slot_size + BLOCK, reason);
     }
     if (rc == 0 && slot_crc(slot, bytes, length) == le32toh(slot->crc)) {
         *sequence = le64toh(slot->sequence);
@@ -313,8 +333,8 @@ static int plain_load(struct fw_volume_store *store, struct fw_volume_metadata *
     uint32_t newest = sequences[1] > sequences[0] ? 1 : 0;
     if (rc == 0 && sequences[newest] == 0) {
         rc = fw_reason_set(reason, -EBADMSG,
-                           "both copies of the metadata are damaged; blocks 1 and %" PRIu64,
-                           1 + plain->slot_size / BLOCK);
+                           "both copies of the metadata are damaged; blocks 2 and %" PRIu64,
+                           2 + plain->slot_size / BLOCK);
     }
     if (rc == 0 && fw_volume_metadata_init(metadata, store->geometry.extent_count) != 0) {
         rc = fw_reason_errno(reason, -ENOMEM, "cannot hold the metadata");
@@ -374,7 +394,7 @@ static int gather(void *context, const struct fw_volume_message *change)
 static int slot_write(struct plain *plain, const struct slot *slot, uint8_t *bytes, uint64_t length,
                       struct fw_reason *reason)
 {
-    uint64_t offset = BLOCK + le64toh(slot->sequence) % 2 * plain->slot_size;
+    uint64_t offset = SLOTS + le64toh(slot->sequence) % 2 * plain->slot_size;
     int rc = 0;
     if (length > 0) {
         rc = disk_do(plain->disk, FW_DISK_WRITE, bytes, round_up(length), offset + BLOCK, reason);
@@ -423,6 +443,9 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
                       struct fw_disk **disk, struct fw_reason *reason)
 {
     struct plain *plain = plain_of(store);
+    if (part == FW_VOLUME_PART_LEASE) {
+        return fw_disk_part_open(disk, plain->disk, BLOCK, FW_VOLUME_LEASE_SIZE, reason);
+    }
     if (part == FW_VOLUME_PART_LOG) {
         return fw_disk_part_open(disk, plain->disk, log_offset(plain), plain->log_size, reason);
     }
@@ -438,7 +461,11 @@ static int plain_part(struct fw_volume_store *store, enum fw_volume_part part, u
 
 static void plain_close(struct fw_volume_store *store)
 {
-    free(plain_of(store));
+    struct plain *plain = plain_of(store);
+    if (plain->part != NULL) {
+        fw_disk_close(plain->part);
+    }
+    free(plain);
 }
 
 static const struct fw_volume_store_ops plain_ops = {.load = plain_load,
@@ -465,7 +492,64 @@ int fw_volume_plain_open(struct fw_volume_store **store, struct fw_disk *disk,
     return 0;
 }
 
+int fw_volume_store_open(struct fw_volume_store **store, struct fw_disk *disk,
+                         struct fw_reason *reason)
+{
+    struct fw_volume_lvm lvm;
+    struct fw_disk *part;
+    int rc = fw_volume_plain_open(store, disk, reason);
+    if (rc != -ENOENT) {
+        return rc;
+    }
+    int found = fw_volume_lvm_find(disk, &lvm, reason);
+    if (found != 0) {
+        return found; /* It has said more exactly what is not there. */
+    }
+    rc = fw_disk_part_open(&part, disk, lvm.meta_offset, lvm.meta_size, reason);
+    if (rc == 0) {
+        rc = fw_volume_plain_open(store, part, reason);
+        if (rc != 0) {
+            fw_disk_close(part);
+            return rc;
+        }
+        plain_of(*store)->part = part;
+        (*store)->geometry.is_lvm = true;
+    }
+    return rc;
+}
+
 /* ---- making one ---- */
+
+/* The extents are apart: log and rings begin at multiples of an extent. */
+static int layout_align(struct plain *plain, const struct fw_volume_layout *layout,
+                        struct fw_reason *reason)
+{
+    struct fw_volume_geometry *geometry = &plain->store.geometry;
+    uint64_t unit = geometry->extent_size;
+    uint64_t needed = slot_size(layout->extent_count, geometry->hosts_max, geometry->volumes_max);
+    if (unit % (2 * SLOTS) != 0) {
+        return fw_reason_set(reason, -EINVAL, "the group's extents must be multiples of %d bytes",
+                             2 * SLOTS);
+    }
+    plain->slot_size = ((SLOTS + 2 * needed + unit - 1) / unit * unit - SLOTS) / 2;
+    plain->log_size = (plain->log_size + unit - 1) / unit * unit;
+    plain->apart = layout->data_offset;
+    geometry->extent_count = layout->extent_count;
+    return 0;
+}
+
+uint64_t fw_volume_plain_front(const struct fw_volume_layout *layout, uint64_t *log_end)
+{
+    struct plain plain = {.ring_size = layout->ring_size, .log_size = layout->log_size};
+    plain.store.geometry = (struct fw_volume_geometry){.extent_size = layout->extent_size,
+                                                       .hosts_max = layout->hosts_max,
+                                                       .volumes_max = VOLUMES_DEFAULT};
+    if (layout_align(&plain, layout, NULL) != 0) {
+        return 0;
+    }
+    *log_end = orders_offset(&plain);
+    return rings_end(&plain);
+}
 
 static int layout_fit(struct plain *plain, const struct fw_volume_layout *layout,
                       struct fw_reason *reason)
@@ -486,6 +570,9 @@ static int layout_fit(struct plain *plain, const struct fw_volume_layout *layout
                              "sizes are multiples of %d, rings have %d bytes or more, and there "
                              "are at most %d hosts and %d volumes",
                              BLOCK, RING_MIN, FW_VOLUME_HOSTS_MAX, FW_VOLUME_VOLUMES_MAX);
+    }
+    if (layout->data_offset != 0) {
+        return layout_align(plain, layout, reason);
     }
     /* Each extent takes its own bytes and some of both slots. */
     uint64_t count = size / (geometry->extent_size + 2 * (uint64_t)PER_EXTENT);
@@ -518,13 +605,34 @@ int fw_volume_uuid_draw(struct fw_volume_uuid *uuid, struct fw_reason *reason)
     return 0;
 }
 
-/* The head goes last: what has none is no group. */
-static int group_write(struct plain *plain, struct fw_reason *reason)
+/* What a group has from the beginning; rings come with hosts. */
+static int parts_make(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
 {
-    struct fw_volume_metadata metadata;
     static const enum fw_volume_part parts[] = {FW_VOLUME_PART_LOG, FW_VOLUME_PART_COMMANDS,
                                                 FW_VOLUME_PART_ANSWERS};
     struct fw_disk *part;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < FW_ARRAY_LENGTH(parts); i++) {
+        rc = plain_part(&plain->store, parts[i], 0, &part, reason);
+        if (rc == 0) {
+            rc = fw_volume_queue_make(part, reason);
+            fw_disk_close(part);
+        }
+    }
+    if (rc == 0) {
+        rc = plain_part(&plain->store, FW_VOLUME_PART_LEASE, 0, &part, reason);
+    }
+    if (rc == 0) {
+        rc = fw_volume_lease_format(part, host_number, reason);
+        fw_disk_close(part);
+    }
+    return rc;
+}
+
+/* The head goes last: what has none is no group. */
+static int group_write(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
+{
+    struct fw_volume_metadata metadata;
     uint8_t *block = fw_disk_buffer(BLOCK);
     if (block == NULL ||
         fw_volume_metadata_init(&metadata, plain->store.geometry.extent_count) != 0) {
@@ -538,12 +646,8 @@ static int group_write(struct plain *plain, struct fw_reason *reason)
     if (rc == 0) {
         rc = plain_save(&plain->store, &metadata, reason);
     }
-    for (size_t i = 0; rc == 0 && i < FW_ARRAY_LENGTH(parts); i++) {
-        rc = plain_part(&plain->store, parts[i], 0, &part, reason);
-        if (rc == 0) {
-            rc = fw_volume_queue_make(part, reason);
-            fw_disk_close(part);
-        }
+    if (rc == 0) {
+        rc = parts_make(plain, host_number, reason);
     }
     head_write(plain, block);
     if (rc == 0) {
@@ -573,5 +677,5 @@ int fw_volume_plain_format(struct fw_disk *disk, const struct fw_volume_layout *
     if (rc == 0) {
         rc = fw_volume_uuid_draw(&plain.store.geometry.uuid, reason);
     }
-    return rc == 0 ? group_write(&plain, reason) : rc;
+    return rc == 0 ? group_write(&plain, layout->host_number, reason) : rc;
 }

@@ -9,8 +9,12 @@
 #include <fairway/log.h>
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "io/clock.h"
+#include "io/disk_part.h"
+#include "io/process.h"
 #include "ring/core.h"
+#include "volume/lvm.h"
 #include "volume/operator.h"
 
 FW_LOG_MODULE(volume);
@@ -62,7 +66,10 @@ static int log_empty(struct fw_volume_manager *manager, struct fw_reason *reason
 
 static int metadata_save(struct fw_volume_manager *manager, struct fw_reason *reason)
 {
-    int rc = manager->store->ops->save(manager->store, &manager->metadata, reason);
+    int rc = fw_volume_lease_renew(&manager->lease, reason);
+    if (rc == 0) {
+        rc = manager->store->ops->save(manager->store, &manager->metadata, reason);
+    }
     if (rc == 0) {
         manager->pending.length = 0;
         rc = log_empty(manager, reason);
@@ -75,7 +82,10 @@ int fw_volume_manager_commit(struct fw_volume_manager *manager, struct fw_reason
     if (manager->pending.length == 0) {
         return 0;
     }
-    int rc = fw_volume_batch_push(&manager->pending, manager->log, false, reason);
+    int rc = fw_volume_lease_renew(&manager->lease, reason);
+    if (rc == 0) {
+        rc = fw_volume_batch_push(&manager->pending, manager->log, false, reason);
+    }
     if (rc == FW_RING_RETRY || rc == -EMSGSIZE) {
         rc = metadata_save(manager, reason);
     }
@@ -108,7 +118,11 @@ int fw_volume_manager_flush(struct fw_volume_manager *manager, struct fw_ring_re
     if (rc != 0 && rc != -ENOSPC) {
         manager->broken = rc;
     }
-    return rc;
+    /* LVM's metadata may lag behind ours, so that they cannot be written is no disaster. */
+    bool publishes = rc == 0 && manager->path != NULL && manager->store->geometry.is_lvm;
+    return publishes
+               ? fw_volume_lvm_publish(manager->path, manager->store, &manager->metadata, reason)
+               : rc;
 }
 
 /* ---- opening and closing ---- */
@@ -136,7 +150,7 @@ static int log_replay(struct fw_volume_manager *manager, struct fw_reason *reaso
 static int log_attach(struct fw_volume_manager *manager, struct fw_reason *reason)
 {
     const struct fw_ring_options options = {
-        .role = FW_RING_BOTH, .queue = "redo log", .client = "manager"};
+        .role = FW_RING_BOTH, .flags = FW_RING_ALONE, .queue = "redo log", .client = "manager"};
     int rc = manager->store->ops->part(manager->store, FW_VOLUME_PART_LOG, 0, &manager->log_part,
                                        reason);
     if (rc != 0) {
@@ -207,12 +221,63 @@ static int hosts_attach(struct fw_volume_manager *manager, struct fw_reason *rea
     return rc;
 }
 
+static int may_write(void *context)
+{
+    struct fw_volume_manager *manager = context;
+    return fw_volume_lease_check(&manager->lease);
+}
+
+/* Opens the store on a disk that lets nothing through, and then takes the lease. Blocks. */
+static int lease_take(struct fw_volume_manager *manager, uint32_t hold_ms, struct fw_reason *reason)
+{
+    const struct fw_volume_lease_options options = {
+        .host = manager->host_number, .holder = manager->holder, .hold_ms = hold_ms};
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    int rc = manager->store->ops->part(manager->store, FW_VOLUME_PART_LEASE, 0,
+                                       &manager->lease_part, reason);
+    if (rc != 0) {
+        manager->lease_part = NULL;
+        return rc;
+    }
+    rc = fw_volume_lease_init(&manager->lease, manager->lease_part, &options, reason);
+    if (rc == 0) {
+        rc = fw_volume_lease_try(&manager->lease, reason);
+    }
+    if (rc == FW_VOLUME_WAIT) {
+        FW_LOG(volume, NOTICE, "waiting until the lease of the last manager is over");
+    }
+    while (rc == FW_VOLUME_WAIT) {
+        (void)fw_park_for(&parker, fw_volume_lease_pause_ns(&manager->lease));
+        rc = fw_volume_lease_try(&manager->lease, reason);
+    }
+    return rc;
+}
+
+static int store_open(struct fw_volume_manager *manager, struct fw_reason *reason)
+{
+    int rc = fw_disk_part_open(&manager->leased, manager->disk, 0,
+                               fw_disk_properties(manager->disk)->size, reason);
+    if (rc != 0) {
+        manager->leased = NULL;
+        return rc;
+    }
+    fw_disk_part_guard(manager->leased, may_write, manager);
+    rc = fw_volume_store_open(&manager->store, manager->leased, reason);
+    if (rc != 0) {
+        manager->store = NULL;
+    }
+    return rc;
+}
+
 static int manager_start(struct fw_volume_manager *manager,
                          const struct fw_volume_manager_options *options, struct fw_reason *reason)
 {
-    int rc = fw_volume_plain_open(&manager->store, manager->disk, reason);
+    int rc = store_open(manager, reason);
+    if (rc == 0) {
+        rc = lease_take(manager, options->lease_ms, reason);
+    }
     if (rc != 0) {
-        manager->store = NULL;
         return rc;
     }
     rc = limits_find(manager, options, reason);
@@ -234,7 +299,7 @@ static int manager_start(struct fw_volume_manager *manager,
     return rc == 0 ? hosts_attach(manager, reason) : rc;
 }
 
-void fw_volume_manager_drop(struct fw_volume_manager *manager)
+static void rings_detach(struct fw_volume_manager *manager)
 {
     for (uint32_t i = 0; i < FW_VOLUME_HOSTS_MAX; i++) {
         fw_volume_peer_detach(&manager->peers[i]);
@@ -242,14 +307,26 @@ void fw_volume_manager_drop(struct fw_volume_manager *manager)
     fw_volume_orders_detach(manager);
     if (manager->log != NULL) {
         fw_ring_detach(manager->log);
+        manager->log = NULL;
     }
+}
+
+void fw_volume_manager_drop(struct fw_volume_manager *manager)
+{
+    rings_detach(manager);
     if (manager->log_part != NULL) {
         fw_disk_close(manager->log_part);
     }
     fw_volume_metadata_fini(&manager->metadata);
     fw_volume_batch_fini(&manager->pending);
+    if (manager->lease_part != NULL) {
+        fw_disk_close(manager->lease_part);
+    }
     if (manager->store != NULL) {
         manager->store->ops->close(manager->store);
+    }
+    if (manager->leased != NULL) {
+        fw_disk_close(manager->leased);
     }
     if (manager->is_locked) {
         fw_file_lock_release(&manager->lock);
@@ -259,6 +336,14 @@ void fw_volume_manager_drop(struct fw_volume_manager *manager)
     }
     free(manager->path);
     free(manager);
+}
+
+/* As drop(), and lets others have the lease. The rings first: their goodbye is a write too. */
+static void manager_leave(struct fw_volume_manager *manager)
+{
+    rings_detach(manager);
+    fw_volume_lease_release(&manager->lease);
+    fw_volume_manager_drop(manager);
 }
 
 int fw_volume_manager_open_on(struct fw_volume_manager **made, struct fw_disk *disk,
@@ -271,9 +356,10 @@ int fw_volume_manager_open_on(struct fw_volume_manager **made, struct fw_disk *d
     }
     manager->disk = disk;
     manager->host_number = host_number;
+    (void)snprintf(manager->holder, sizeof manager->holder, "host %" PRIu64, host_number);
     int rc = manager_start(manager, options, reason);
     if (rc != 0) {
-        fw_volume_manager_drop(manager);
+        manager_leave(manager);
         return rc;
     }
     *made = manager;
@@ -303,11 +389,15 @@ int fw_volume_manager_open(struct fw_volume_manager **made,
         }
     }
     manager->host_number = fw_ring_host_number();
+    char name[FW_VOLUME_NAME_MAX + 1];
+    fw_process_host_name(name, sizeof name);
+    (void)snprintf(manager->holder, sizeof manager->holder, "process %d of host %s",
+                   (int)fw_process_id(), name);
     if (rc == 0) {
         rc = manager_start(manager, options, reason);
     }
     if (rc != 0) {
-        fw_volume_manager_drop(manager);
+        manager_leave(manager);
         return rc;
     }
     FW_LOG(volume, NOTICE, "managing %s: %" PRIu64 " extents, %" PRIu64 " of them free",
@@ -337,7 +427,7 @@ int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_re
     if (rc == 0) {
         rc = fw_volume_manager_flush(manager, public_reason);
     }
-    fw_volume_manager_drop(manager);
+    manager_leave(manager);
     return rc;
 }
 
@@ -347,7 +437,10 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
     if (manager->broken != 0) {
         return fw_reason_set(reason, manager->broken, "the manager has failed; open it anew");
     }
-    int rc = fw_ring_poll(manager->log, public_reason); /* Shows that we live. */
+    int rc = fw_volume_lease_renew(&manager->lease, reason);
+    if (rc == 0) {
+        rc = fw_ring_poll(manager->log, public_reason); /* Shows that we live. */
+    }
     if (rc == 0) { /* First: a host that an earlier life was told to remove is still there. */
         rc = fw_volume_orders_round(manager, reason);
     }

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "io/file.h"
+#include "volume/lease.h"
 #include "volume/pool.h"
 #include "volume/queue.h"
 #include "volume/store.h"
@@ -34,6 +35,10 @@ struct fw_volume_peer {
 
 struct fw_volume_manager {
     struct fw_disk *disk;
+    struct fw_disk *leased; /* The same, but writes pass only while the lease is ours. */
+    struct fw_disk *lease_part;
+    struct fw_volume_lease lease;
+    char holder[FW_VOLUME_LEASE_HOLDER_MAX + 1]; /* Who we are, for people. */
     bool owns_disk;
     bool is_locked;
     struct fw_file_lock lock;

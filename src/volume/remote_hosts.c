@@ -25,7 +25,7 @@ static int ring_attach(struct fw_volume_manager *manager, uint32_t host, enum fw
 {
     bool is_up = which == FW_VOLUME_PART_UP;
     const struct fw_ring_options options = {.role = is_up ? FW_RING_CONSUMER : FW_RING_PRODUCER,
-                                            .flags = is_up ? 0 : FW_RING_SYNCS,
+                                            .flags = FW_RING_ALONE | (is_up ? 0U : FW_RING_SYNCS),
                                             .queue = is_up ? "up" : "down",
                                             .client = "manager"};
     int rc = manager->store->ops->part(manager->store, which, host, part, reason);

@@ -4,8 +4,8 @@
  * own format (plain.c) and one of LVM's look the same to manager and agents.
  *
  *     metadata      load() and save(); after a crash in save() load() finds the old or the new
- *     parts         the redo log, two rings for operators and two per host, each as a disk of its
- * own extents       extent x is at data_offset + x * extent_size
+ *     parts         the manager's lease, the redo log, two rings for operators and two per host,
+ * each as a disk extents       extent x is at data_offset + x * extent_size
  *
  * A store belongs to one thread at a time, together with its disk, which is the caller's, and the
  * parts, which are closed first.
@@ -20,8 +20,10 @@ struct fw_volume_geometry {
     uint64_t extent_size;
     uint64_t extent_count;
     uint64_t data_offset;
+    uint64_t ring_size;
     uint32_t hosts_max;
     uint32_t volumes_max;
+    bool is_lvm; /* The extents are a part of a volume group of LVM's. */
 };
 
 enum fw_volume_part {
@@ -30,6 +32,7 @@ enum fw_volume_part {
     FW_VOLUME_PART_ANSWERS,  /* and back. */
     FW_VOLUME_PART_UP,       /* Of each host. */
     FW_VOLUME_PART_DOWN,
+    FW_VOLUME_PART_LEASE,
 };
 
 struct fw_volume_store {
@@ -57,7 +60,11 @@ struct fw_volume_layout {
     uint32_t volumes_max;
     uint64_t ring_size;
     uint64_t log_size;
+    uint64_t host_number; /* Who made it, and may manage it at once. */
     bool replace;
+    /* If not 0, these many extents are there on the disk, and this is a part of it without them. */
+    uint64_t data_offset;
+    uint64_t extent_count;
 };
 
 /* ---- plain.c: the format of our own ---- */
@@ -69,6 +76,13 @@ FW_MUST_CHECK int fw_volume_plain_format(struct fw_disk *disk,
 
 /* -ENOENT: there is no group; -EBADMSG: its head is damaged, or the disk is too small for it. */
 FW_MUST_CHECK int fw_volume_plain_open(struct fw_volume_store **store, struct fw_disk *disk,
+                                       struct fw_reason *reason);
+
+/* How large a part without extents is, and where its rings begin; 0: that cannot be. */
+uint64_t fw_volume_plain_front(const struct fw_volume_layout *layout, uint64_t *log_end);
+
+/* Opens the group of our own or LVM's that is on the disk. As above. */
+FW_MUST_CHECK int fw_volume_store_open(struct fw_volume_store **store, struct fw_disk *disk,
                                        struct fw_reason *reason);
 
 /* One that nothing else has. */

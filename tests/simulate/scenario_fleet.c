@@ -519,7 +519,8 @@ static void group_make(uint64_t disk_size)
                                             .hosts_max = HOSTS,
                                             .volumes_max = fleet.volume_count,
                                             .ring_size = UINT64_C(7) * 4096,
-                                            .log_size = UINT64_C(9) * 4096};
+                                            .log_size = UINT64_C(9) * 4096,
+                                            .host_number = MANAGER_NUMBER};
     sim_disk_make(DISK, disk_size, 512);
     int rc = fw_disk_open(&disk, &options, NULL);
     SIM_EXPECT(rc == 0);

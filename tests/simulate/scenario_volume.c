@@ -244,8 +244,8 @@ static void manager_live(void)
 {
     struct fw_volume_manager *manager;
     sim_life_begin(&world.manager, DISK);
-    int rc =
-        fw_volume_manager_open_on(&manager, world.manager.disks[0], 100, &manager_options, NULL);
+    int rc = fw_volume_manager_open_on(&manager, world.manager.disks[0], VOLUME_TEST_HOST,
+                                       &manager_options, NULL);
     SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO);
     if (rc == 0) {
         while (rc == 0 && !world_is_done()) {
@@ -281,7 +281,7 @@ static void group_make(void)
     SIM_EXPECT(rc == 0);
     rc = fw_volume_plain_format(disk, &volume_test_layout, NULL);
     SIM_EXPECT(rc == 0);
-    rc = fw_volume_manager_open_on(&manager, disk, 100, &manager_options, NULL);
+    rc = fw_volume_manager_open_on(&manager, disk, VOLUME_TEST_HOST, &manager_options, NULL);
     SIM_EXPECT(rc == 0);
     for (uint32_t h = 0; h < HOSTS; h++) {
         world.hosts[h].number = h + 1;

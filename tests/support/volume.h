@@ -31,7 +31,8 @@ static const struct fw_volume_layout volume_test_layout = {.extent_size = VOLUME
                                                            .hosts_max = 3,
                                                            .volumes_max = 4,
                                                            .ring_size = UINT64_C(7) * 4096,
-                                                           .log_size = UINT64_C(7) * 4096};
+                                                           .log_size = UINT64_C(7) * 4096,
+                                                           .host_number = VOLUME_TEST_HOST};
 
 /* What an agent believes must be true: its pool is its own, and what it maps is where it says. */
 static inline const char *volume_test_agent(struct fw_volume_agent *agent,

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A volume as a block device: bytes are read and written, holes are zeros, and extents come and go
+ * underneath. What attaches volumes (nbdkit.c) is a thin layer over this. It is the host's agent
+ * too, so one process of a host has one of these.
+ *
+ *     write ──► is the place mapped? ──no──► allocate: zero the extent, push PLACE ──► again
+ *                 │ yes                        └ pool empty: wait for the manager
+ *                 ▼
+ *               write to the extent
+ *
+ * What an extent holds when it gets into a volume is what was there before: somebody else's data.
+ * So it is zeroed before, while it is in the host's pool. Then no crash can show it, for the same
+ * flush that makes the placement durable has made the zeros durable first. Zeroing it afterwards
+ * would leave a moment in which a crash turns zeros that somebody has read into old data. Nobody
+ * else may write to extents of a host's pool, so this is as safe as writing to the host's volumes.
+ *
+ * Discarding. Extents that a discard covers whole are given back, and become another host's. A
+ * write that is still under way would then go to its data. So discards wait until no read or write
+ * is under way, and hold back new ones; who waits for an extent is not under way.
+ *
+ * Durability is that of a disk: what was written before a flush is there after it. The map needs no
+ * flush, for a placement is durable before its extent is written to.
+ *
+ * Threads: any number, blocking. Each transfer has a disk of its own while it lasts, one of
+ * FW_VOLUME_THIN_DISKS; who finds none waits.
+ */
+#pragma once
+
+#include <fairway/volume.h>
+
+#include "base/base.h"
+#include "base/reason.h"
+
+enum { FW_VOLUME_THIN_DISKS = 16 };
+
+struct fw_volume_thin;
+
+struct fw_volume_thin_options {
+    const char *path;
+    const char *host;
+    const char *volume;
+    int64_t interval_ns; /* How often the agent looks into its rings; 0: 100 ms. */
+};
+
+/* Opens the agent and the volume, and starts the thread that looks after both. Blocks. */
+FW_MUST_CHECK int fw_volume_thin_open(struct fw_volume_thin **thin,
+                                      const struct fw_volume_thin_options *options,
+                                      struct fw_reason *reason);
+
+/* No other call may be under way. Gives the pool back. */
+void fw_volume_thin_close(struct fw_volume_thin *thin);
+
+uint64_t fw_volume_thin_size(const struct fw_volume_thin *thin); /* Bytes. */
+uint64_t fw_volume_thin_extent_size(const struct fw_volume_thin *thin);
+uint32_t fw_volume_thin_sector_size(const struct fw_volume_thin *thin);
+
+/* Whether the extent with this byte is there, or a hole. */
+bool fw_volume_thin_is_placed(struct fw_volume_thin *thin, uint64_t offset);
+
+/*
+ * Transfers. The range is inside of the volume. -ESHUTDOWN: the manager has disconnected the host,
+ * and an extent would be needed.
+ */
+FW_MUST_CHECK int fw_volume_thin_read(struct fw_volume_thin *thin, void *into, uint64_t size,
+                                      uint64_t offset, struct fw_reason *reason);
+FW_MUST_CHECK int fw_volume_thin_write(struct fw_volume_thin *thin, const void *from, uint64_t size,
+                                       uint64_t offset, bool durable, struct fw_reason *reason);
+FW_MUST_CHECK int fw_volume_thin_flush(struct fw_volume_thin *thin, struct fw_reason *reason);
+
+/* Gives back the extents that are wholly in the range; the rest stays as it is. */
+FW_MUST_CHECK int fw_volume_thin_discard(struct fw_volume_thin *thin, uint64_t size,
+                                         uint64_t offset, struct fw_reason *reason);
+
+/* Makes zeros of the range: with `may_discard` by holes, where whole extents are in it. */
+FW_MUST_CHECK int fw_volume_thin_zero(struct fw_volume_thin *thin, uint64_t size, uint64_t offset,
+                                      bool may_discard, struct fw_reason *reason);

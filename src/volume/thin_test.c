@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Goal: a volume is a disk for many threads: bytes at any place are read as they were written, what
+ * nobody wrote is zeros although the group was full of other data, discards make holes, and nothing
+ * that is written beside them goes astray.
+ * Method: a group in a file that was full of 0xa5, a manager's thread, and threads that write,
+ * read, zero and discard parts of the volume of their own and compare with a copy in memory. Ranges
+ * are any, so that parts of sectors and of extents are shared with the neighbours.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <fairway/log.h>
+
+#include "base/thread.h"
+#include "io/random.h"
+#include "support/volume.h"
+#include "volume/thin.h"
+
+enum { WRITERS = 4, EXTENTS = 12, ROUNDS = 150, GARBAGE = 0xa5, FILE_SIZE = 4 << 20 };
+#define EXTENT UINT64_C(16384)
+#define SIZE   (EXTENT * EXTENTS)
+#define SHARE  (SIZE / WRITERS - 777)
+
+static char path[] = "/tmp/fairway-thin-XXXXXX";
+static struct fw_volume_manager *manager;
+static struct fw_volume_thin *thin;
+static struct fw_thread keeper;
+static atomic_bool is_over; /* Says nothing about other data. */
+static atomic_int failures;
+
+static void manager_run(void *argument)
+{
+    (void)argument;
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    while (!atomic_load(&is_over)) {
+        atomic_fetch_add(&failures, fw_volume_manager_step(manager, NULL) != 0 ? 1 : 0);
+        (void)fw_park_for(&parker, 200000);
+    }
+}
+
+static void thin_start(void)
+{
+    const struct fw_volume_thin_options options = {
+        .path = path, .host = "one", .volume = "a", .interval_ns = 1000000};
+    VOLUME_OK(fw_volume_thin_open(&thin, &options, fw_volume_reason(why)));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    const struct fw_volume_manager_options options = {.path = path, .pool_min = 3, .pool_max = 6};
+    const struct fw_volume_format format = {
+        .path = path, .extent_size = EXTENT, .ring_size = 64 << 10, .log_size = 64 << 10};
+    uint8_t *garbage = malloc(FILE_SIZE);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_non_null(garbage);
+    memset(garbage, GARBAGE, FILE_SIZE);
+    assert_int_equal(write(fd, garbage, FILE_SIZE), FILE_SIZE);
+    (void)close(fd);
+    free(garbage);
+    VOLUME_OK(fw_volume_format(&format, why));
+    VOLUME_OK(fw_volume_manager_open(&manager, &options, why));
+    VOLUME_OK(fw_volume_manager_create(manager, "a", EXTENTS, why));
+    VOLUME_OK(fw_volume_manager_connect(manager, "one", why));
+    assert_int_equal(fw_thread_create(&keeper, "manager", manager_run, NULL), 0);
+    thin_start();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fw_volume_thin_close(thin);
+    atomic_store(&is_over, true);
+    fw_thread_join(&keeper);
+    assert_int_equal(atomic_load(&failures), 0);
+    VOLUME_OK(fw_volume_manager_close(manager, why));
+    (void)unlink(path);
+    return 0;
+}
+
+static bool are_all(const uint8_t *bytes, uint8_t value, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i++) {
+        if (bytes[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    uint8_t *bytes = malloc(SIZE);
+    assert_int_equal(fw_volume_thin_size(thin), SIZE);
+    assert_int_equal(fw_volume_thin_extent_size(thin), EXTENT);
+    assert_false(fw_volume_thin_is_placed(thin, 5 * EXTENT));
+    VOLUME_OK(
+        fw_volume_thin_write(thin, "hello", 5, 5 * EXTENT + 1000, true, fw_volume_reason(why)));
+    assert_true(fw_volume_thin_is_placed(thin, 5 * EXTENT));
+    VOLUME_OK(fw_volume_thin_read(thin, bytes, SIZE, 0, fw_volume_reason(why)));
+    assert_memory_equal(bytes + 5 * EXTENT + 1000, "hello", 5);
+    memset(bytes + 5 * EXTENT + 1000, 0, 5);
+    assert_true(are_all(bytes, 0, SIZE)); /* Nothing of what was there before. */
+    VOLUME_OK(fw_volume_thin_discard(thin, EXTENT - 1, 5 * EXTENT, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_discard(thin, EXTENT, 5 * EXTENT - 1, fw_volume_reason(why)));
+    assert_true(fw_volume_thin_is_placed(thin, 5 * EXTENT)); /* Not whole. */
+    VOLUME_OK(fw_volume_thin_zero(thin, 3, 5 * EXTENT + 1001, true, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_read(thin, bytes, 5, 5 * EXTENT + 1000, fw_volume_reason(why)));
+    assert_memory_equal(bytes, "h\0\0\0o", 5);
+    VOLUME_OK(fw_volume_thin_zero(thin, 2 * EXTENT, 4 * EXTENT + 1, true, fw_volume_reason(why)));
+    assert_false(fw_volume_thin_is_placed(thin, 4 * EXTENT)); /* A hole stays one. */
+    assert_true(fw_volume_thin_is_placed(thin, 5 * EXTENT) == false);
+    VOLUME_OK(fw_volume_thin_zero(thin, 100, 7 * EXTENT, false, fw_volume_reason(why)));
+    assert_true(fw_volume_thin_is_placed(thin, 7 * EXTENT));
+    fw_volume_thin_close(thin);
+    thin_start();
+    assert_true(fw_volume_thin_is_placed(thin, 7 * EXTENT));
+    VOLUME_OK(fw_volume_thin_discard(thin, SIZE, 0, fw_volume_reason(why)));
+    free(bytes);
+}
+
+/* What a writer does to bytes that are its own; false: they were not what it wrote. */
+static bool writer_turn(struct fw_random *chance, uint8_t *copy, uint8_t *scratch, uint64_t base)
+{
+    uint64_t at = fw_random_below(chance, SHARE);
+    uint64_t size = 1 + fw_random_below(chance, SHARE - at);
+    int rc = 0;
+    switch (fw_random_below(chance, 5)) {
+    case 0:
+    case 1:
+        memset(copy + at, (int)fw_random_below(chance, 256), size);
+        rc = fw_volume_thin_write(thin, copy + at, size, base + at, false, NULL);
+        break;
+    case 2:
+        memset(copy + at, 0, size);
+        rc = fw_volume_thin_zero(thin, size, base + at, true, NULL);
+        break;
+    case 3:
+        /* Which bytes become zeros is looked up; others stay. */
+        rc = fw_volume_thin_discard(thin, size, base + at, NULL);
+        for (uint64_t i = 0; i < size; i++) {
+            uint64_t first = (base + at + i) / EXTENT * EXTENT;
+            if (first >= base + at && first + EXTENT <= base + at + size) {
+                copy[at + i] = 0;
+            }
+        }
+        break;
+    default:
+        rc = fw_volume_thin_flush(thin, NULL);
+        break;
+    }
+    return rc == 0 && fw_volume_thin_read(thin, scratch, SHARE, base, NULL) == 0 &&
+           memcmp(scratch, copy, SHARE) == 0;
+}
+
+static void writer_run(void *argument)
+{
+    uint64_t number = *(const uint64_t *)argument;
+    struct fw_random chance;
+    uint8_t *copy = calloc(1, SHARE);
+    uint8_t *scratch = malloc(SHARE);
+    fw_random_init(&chance, number);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (!writer_turn(&chance, copy, scratch, number * SHARE)) {
+            atomic_fetch_add(&failures, 1);
+            break;
+        }
+    }
+    free(copy);
+    free(scratch);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    static const uint64_t numbers[WRITERS] = {0, 1, 2, 3};
+    struct fw_thread threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        uint64_t *number = (uint64_t *)(uintptr_t)&numbers[i];
+        assert_int_equal(fw_thread_create(&threads[i], "writer", writer_run, number), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        fw_thread_join(&threads[i]);
+    }
+    assert_int_equal(atomic_load(&failures), 0);
+}
+
+static void test_what_cannot_be(void **state)
+{
+    (void)state;
+    struct fw_volume_thin *second;
+    struct fw_reason reason;
+    const struct fw_volume_thin_options busy = {.path = path, .host = "one", .volume = "a"};
+    const struct fw_volume_thin_options nobody = {.path = path, .host = "two", .volume = "a"};
+    assert_int_equal(fw_volume_thin_open(&second, &busy, &reason), -EBUSY);
+    assert_int_equal(fw_volume_thin_open(&second, &nobody, &reason), -ENOENT);
+    fw_volume_thin_close(thin);
+    const struct fw_volume_thin_options nothing = {.path = path, .host = "one", .volume = "b"};
+    assert_int_equal(fw_volume_thin_open(&second, &nothing, &reason), -ENOENT);
+    thin_start();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_what_cannot_be),
+    };
+    (void)!fw_log_set_level("volume", FW_LOG_ERROR);
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: a volume group made by LVM's own tools is adopted, and from then on they and we agree: which extents
+belong to whom, whatever an administrator does meanwhile; and LVM alone is enough to get the data back.
+Method: a volume group on a loop device; what `fairway volume dump` says is compared with `lvs`, `pvs` and
+`vgck`; an administrator's lvcreate and lvremove run beside our flushes."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from group import FAILED, OK, Group, placed
+
+EXTENT = 64 << 10
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+QUIET = {"PATH": PATH, "LC_ALL": "C", "LVM_SUPPRESS_FD_WARNINGS": "1"}
+
+pytestmark = [
+    pytest.mark.needs("root"), pytest.mark.needs("loop-devices"),
+    pytest.mark.skipif(shutil.which("vgcreate", path=PATH) is None, reason="needs lvm2"),
+]
+
+
+def has_driver():
+    try:
+        with open("/dev/mapper/control", "rb"):
+            return True
+    except OSError:
+        return False
+
+
+class VolumeGroup(Group):
+    """A volume group on a loop device, and our group in it."""
+
+    def __init__(self, fairway, device):
+        super().__init__(fairway, device)
+        self.name = f"fairwaytest{os.getpid()}"
+
+    def lvm(self, command, *arguments, check=True):
+        done = subprocess.run([command, "--driverloaded", "y" if has_driver() else "n",
+                               *map(str, arguments)],
+                              capture_output=True, timeout=120, check=False, env=QUIET)
+        assert done.returncode == 0 or not check, (command, arguments, done.stderr)
+        return done.stdout.decode()
+
+    def report(self, command, fields, *arguments):
+        told = json.loads(self.lvm(command, "--reportformat", "json", "--units", "b", "--nosuffix",
+                                   "-o", fields, *arguments, self.name))
+        return next(iter(told["report"][0].values()))
+
+    def make(self):
+        self.lvm("pvcreate", "-qq", self.path)
+        self.lvm("vgcreate", "-qq", "-s", f"{EXTENT}b", self.name, self.path)
+        self.create("admin", 5)
+
+    def create(self, name, extents):
+        return self.lvm("lvcreate", "-qq", "-an", "-Zn", "-Wn", "-l", extents, "-n", name, self.name)
+
+    def adopt(self, backup):
+        self.do("adopt", "--hosts", "2", "--ring-size", "64k", "--extents", "150", "--backup", backup,
+                self.path)
+
+    def segments(self):
+        """{logical volume: {logical extent: physical extent}}, of what is not a hole."""
+        found = {}
+        for row in self.report("lvs", "lv_name,seg_start_pe,seg_pe_ranges,segtype"):
+            volume = found.setdefault(row["lv_name"], {})
+            if row["segtype"] == "zero":
+                continue
+            first, last = map(int, row["seg_pe_ranges"].split(":")[1].split("-"))
+            for i in range(last - first + 1):
+                volume[int(row["seg_start_pe"]) + i] = first + i
+        return found
+
+    def start(self):
+        return int(self.report("vgs", "pe_start")[0]["pe_start"])
+
+    def agree(self):
+        """LVM's tools are content, no extent has two owners, and each has the owner that we say."""
+        self.lvm("vgck", self.name)
+        found, dump = self.segments(), self.dump()
+        extents = [extent for volume in found.values() for extent in volume.values()]
+        assert len(extents) == len(set(extents))
+        first = (dump["data_offset"] - self.start()) // EXTENT
+        for volume in dump["volumes"]:
+            ours = {logical: (where - self.start()) // EXTENT
+                    for logical, where in placed(dump, volume["name"]).items()}
+            assert found[volume["name"]] == ours
+        for host in dump["hosts"]:
+            pool = [first + run["extent"] + i for run in host["extents"] for i in range(run["count"])]
+            assert sorted(found.get(f"fairway_pool_{host['name']}", {}).values()) == sorted(pool)
+        assert len(found.get("fairway_free", {})) == dump["free"]
+        assert int(self.report("vgs", "vg_free_count")[0]["vg_free_count"]) == \
+            int(self.report("vgs", "vg_extent_count")[0]["vg_extent_count"]) - len(extents)
+        rows = self.lvm("pvs", "--noheadings", "--segments", "-o", "pvseg_size,lv_name", self.path)
+        held = sum(int(row.split()[0]) for row in rows.splitlines() if len(row.split()) > 1)
+        assert held == len(extents)
+        return found
+
+
+@pytest.fixture
+def device(tmp_path):
+    image = tmp_path / "disk"
+    with open(image, "wb") as file:
+        file.truncate(24 << 20)
+    done = subprocess.run(["losetup", "--find", "--show", image], check=True, capture_output=True,
+                          text=True, env=QUIET)
+    yield done.stdout.strip()
+    subprocess.run(["losetup", "--detach", done.stdout.strip()], check=True, env=QUIET)
+
+
+@pytest.fixture
+def group(fairway, device):
+    group = VolumeGroup(fairway, device)
+    group.make()
+    yield group
+    group.lvm("vgremove", "-qq", "-f", group.name)
+
+
+def write_some(group):
+    """Ten extents of the volume `web`, each full of its number, written as a host would."""
+    manager = group.manager()
+    agent = group.agent("one", "--wait", "60s")
+    assert agent.ask("open web") == "ok"
+    for logical in (3, 4, 5, 9, 20, 21, 22, 23, 24, 29):
+        assert agent.ask(f"allocate {logical} 1") == "ok"
+    mapped = dict(map(int, pair.split(":")) for pair in agent.ask("map").split()[:-1])
+    with open(group.path, "r+b") as disk:
+        for logical, where in mapped.items():
+            disk.seek(where)
+            disk.write(bytes([logical]) * EXTENT)
+    assert agent.end() == OK
+    assert manager.end() == OK
+
+
+def test_adopted(group, tmp_path):
+    before = group.segments()
+    group.adopt(tmp_path / "before.vg")
+    assert f"{group.name} {{" in (tmp_path / "before.vg").read_text()
+    found = group.segments()
+    assert found["admin"] == before["admin"]
+    assert sum(map(len, found.values())) == 150 + len(found["admin"])
+    assert {"fairway_meta", "fairway_log", "fairway_rings", "fairway_free"} <= set(found)
+    for row in group.report("lvs", "lv_name,lv_tags"):
+        assert row["lv_tags"] == ("" if row["lv_name"] == "admin" else "fairway")
+    group.do("create", "--extents", "30", group.path, "web")
+    group.do("connect", group.path, "one")
+    write_some(group)
+    found = group.agree()
+    assert list(found["web"]) == [3, 4, 5, 9, 20, 21, 22, 23, 24, 29]
+    group.do("resize", "--extents", "40", group.path, "web")
+    group.do("create", "--extents", "3", group.path, "empty")
+    group.agree()
+    group.do("remove", group.path, "empty")
+    assert "empty" not in group.agree()
+
+
+def test_back_to_lvm(group, tmp_path):
+    group.adopt(tmp_path / "before.vg")
+    group.do("create", "--extents", "30", group.path, "web")
+    group.do("connect", group.path, "one")
+    write_some(group)
+    group.do("reclaim", group.path, "one")
+    ours = [name for name in group.agree() if name.startswith("fairway_")]
+    group.lvm("lvremove", "-qq", "-f", *(f"{group.name}/{name}" for name in ours))
+    group.lvm("lvchange", "-qq", "--deltag", "fairway", f"{group.name}/web")
+    found = group.segments()
+    assert set(found) == {"admin", "web"}
+    group.lvm("vgck", group.name)
+    with open(group.path, "rb") as disk:
+        for logical, extent in found["web"].items():
+            disk.seek(group.start() + extent * EXTENT)
+            assert disk.read(EXTENT) == bytes([logical]) * EXTENT
+    done = group.run("list", group.path)
+    assert done.returncode == FAILED and b"has not been adopted" in done.stderr
+    group.create("more", 100)
+    assert not set(group.segments()["more"].values()) & set(found["web"].values())
+
+
+def test_beside_an_administrator(group, tmp_path):
+    group.adopt(tmp_path / "before.vg")
+    group.do("connect", group.path, "one")
+    wrong = []
+
+    def administrate():
+        try:
+            for number in range(6):
+                group.create(f"mine{number}", 3)
+                if number % 3 == 2:
+                    group.lvm("lvremove", "-qq", "-f", f"{group.name}/mine{number}")
+        except BaseException as error:  # pylint: disable=broad-except
+            wrong.append(repr(error))
+
+    administrator = threading.Thread(target=administrate)
+    administrator.start()
+    number = 0
+    while administrator.is_alive():
+        group.do("create", "--extents", "2", group.path, f"ours{number}")
+        number += 1
+    administrator.join()
+    assert not wrong and number > 0
+    found = group.agree()
+    assert [name for name in sorted(found) if name.startswith("mine")] == \
+        ["mine0", "mine1", "mine3", "mine4"]
+    assert all(len(found[f"mine{i}"]) == 3 for i in (0, 1, 3, 4))
+    assert len([name for name in found if name.startswith("ours")]) == number
+
+
+def test_what_cannot_be(group, tmp_path):
+    def fails(says, action, *arguments):
+        done = group.run(action, *arguments)
+        assert done.returncode == FAILED and says in done.stderr, done
+    fails(b"has not been adopted", "list", group.path)
+    fails(b"too few", "adopt", "--extents", "2", "--backup", tmp_path / "b", group.path)
+    group.adopt(tmp_path / "before.vg")
+    fails(b"adopted already", "adopt", "--backup", tmp_path / "c", group.path)
+    before = group.segments()
+    fails(b"a logical volume admin that is not ours", "create", "--extents", "3", group.path, "admin")
+    assert group.segments() == before
+    group.do("remove", group.path, "admin")
+    assert group.agree()["admin"] == before["admin"]
+    nothing = tmp_path / "nothing"
+    nothing.write_bytes(bytes(1 << 20))
+    fails(b"'fairway volume adopt'", "list", nothing)
+    assert pathlib.Path(nothing).read_bytes() == bytes(1 << 20)
