@@ -326,6 +326,12 @@ static bool fleet_is_over(void)
     return hosts_are_done() && fleet.operator_is_done;
 }
 
+/* The disk is gone or failed, or it failed when the lease was to be renewed. */
+static bool manager_may_end(int rc)
+{
+    return rc == 0 || rc == -ENODEV || rc == -EIO || rc == -ESTALE;
+}
+
 static void manager_run(void *argument)
 {
     (void)argument;
@@ -334,14 +340,14 @@ static void manager_run(void *argument)
         sim_life_begin(&fleet.manager, DISK);
         int rc = fw_volume_manager_open_on(&manager, fleet.manager.disks[0], MANAGER_NUMBER,
                                            &manager_options, NULL);
-        SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO);
+        SIM_EXPECT(manager_may_end(rc));
         if (rc == 0) {
             while (rc == 0 && !fleet_is_over()) {
                 rc = fw_volume_manager_step(manager, NULL);
                 fleet_check();
                 sim_sleep(sim_between(0, 3000) * SIM_US);
             }
-            SIM_EXPECT(rc == 0 || rc == -ENODEV || rc == -EIO);
+            SIM_EXPECT(manager_may_end(rc));
             fw_volume_manager_drop(manager);
         }
         sim_life_end(&fleet.manager);
