@@ -188,7 +188,8 @@ static int topology_load(struct fw_topology *topology, const char *description,
 
 void fw_topology_spare_plugins(void)
 {
-    (void)setenv("HWLOC_PLUGINS_PATH", "", 0); /* Should it fail, there are plugins. */
+    /* Should it fail, there are plugins. NOLINTNEXTLINE(concurrency-mt-unsafe): one thread. */
+    (void)setenv("HWLOC_PLUGINS_PATH", "", 0);
 }
 
 int fw_topology_init(struct fw_topology *topology, struct fw_reason *reason)

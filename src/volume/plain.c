@@ -527,7 +527,7 @@ static int layout_align(struct plain *plain, const struct fw_volume_layout *layo
     struct fw_volume_geometry *geometry = &plain->store.geometry;
     uint64_t unit = geometry->extent_size;
     uint64_t needed = slot_size(layout->extent_count, geometry->hosts_max, geometry->volumes_max);
-    if (unit % (2 * SLOTS) != 0) {
+    if (unit % (UINT64_C(2) * SLOTS) != 0) {
         return fw_reason_set(reason, -EINVAL, "the group's extents must be multiples of %d bytes",
                              2 * SLOTS);
     }
