@@ -18,6 +18,7 @@ enum { FILL_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 
 #define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
 #define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
+#define COPY_LOOK_NS (INT64_C(1) * FW_NS_PER_MS)
 
 enum {
     LINK_GREET = FW_PHASE_FIRST,
@@ -541,8 +542,11 @@ static enum fw_step link_close(struct fw_repl_link *link)
         link->error = link->error != 0 ? link->error : -ESHUTDOWN;
         link_let_go(link);
     }
-    bool has_copy = link->copy != NULL && !fw_repl_copy_end(link->copy);
-    if (!link->is_closed || has_copy) {
+    if (link->copy != NULL && !fw_repl_copy_end(link->copy)) {
+        /* It looks again, since a fom that was failed is not to be woken by tickets any more. */
+        return fw_fom_wait_until(fom, fom->phase, fw_fom_now(fom) + COPY_LOOK_NS);
+    }
+    if (!link->is_closed) {
         return fw_fom_wait(fom, fom->phase);
     }
     return fw_fom_finish(fom);
