@@ -99,8 +99,7 @@ void fw_bulk_end(struct fw_bulk *bulk)
     for (struct fw_list_link *link = fw_list_pop_front(&bulk->idle); link != NULL;
          link = fw_list_pop_front(&bulk->idle)) {
         struct fw_peer *peer = FW_CONTAINER_OF(link, struct fw_peer, link);
-        fw_peer_close(peer);
-        free(peer);
+        fw_peer_destroy(peer);
     }
     fw_mutex_fini(&bulk->lock);
     fw_signals_close(&bulk->signals, on_closed);
@@ -157,8 +156,7 @@ struct fw_peer *fw_bulk_peer_take(struct fw_bulk *bulk)
 void fw_bulk_peer_give(struct fw_bulk *bulk, struct fw_peer *peer, bool is_sound)
 {
     if (!is_sound || fw_peer_input_length(peer) > 0) {
-        fw_peer_close(peer);
-        free(peer);
+        fw_peer_destroy(peer);
         return;
     }
     fw_mutex_lock(&bulk->lock);

@@ -283,9 +283,13 @@ static int load_all(struct load *load, struct fw_reason *reason)
     size_t count = BLOCKS_PER_CONNECTION * load->bulk.config->connections;
     struct unit *all = calloc(count, sizeof *all);
     struct unit **idle = calloc(count, sizeof(struct unit *));
-    int rc =
-        all != NULL && idle != NULL ? 0 : fw_reason_errno(reason, -ENOMEM, "no memory for blocks");
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    if (all == NULL || idle == NULL) {
+        free(all);
+        free(idle);
+        return fw_reason_errno(reason, -ENOMEM, "no memory for blocks");
+    }
+    int rc = 0;
+    for (size_t i = 0; i < count; i++) {
         all[i].load = load;
         fw_dump_block_init(&all[i].block);
         idle[i] = &all[i];
@@ -297,7 +301,7 @@ static int load_all(struct load *load, struct fw_reason *reason)
         atomic_store(&load->bulk.total, load->file.size);
         rc = load_blocks(load, idle, count, reason);
     }
-    for (size_t i = 0; all != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         fw_dump_block_fini(&all[i].block);
     }
     free(all);

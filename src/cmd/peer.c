@@ -121,6 +121,12 @@ void fw_peer_close(struct fw_peer *peer)
     peer->input = NULL;
 }
 
+void fw_peer_destroy(struct fw_peer *peer)
+{
+    fw_peer_close(peer);
+    free(peer);
+}
+
 /* Room for one more byte at least. */
 static bool input_grow(struct fw_peer *peer)
 {

@@ -53,6 +53,9 @@ FW_MUST_CHECK int fw_peer_open(struct fw_peer *peer, const struct fw_address *ad
                                struct fw_reason *reason);
 void fw_peer_close(struct fw_peer *peer);
 
+/* Closes one that malloc() gave, and frees it. */
+void fw_peer_destroy(struct fw_peer *peer);
+
 FW_MUST_CHECK int fw_peer_send(struct fw_peer *peer, const void *bytes, size_t size,
                                struct fw_reason *reason);
 

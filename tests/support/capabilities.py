@@ -102,6 +102,20 @@ def fibres():
     return "TSan does not know their stacks" if "thread" in sanitizers else None
 
 
+def nbdkit():
+    """The plugin is not built for a sanitizer, whose runtime nbdkit does not have."""
+    plugin = pathlib.Path(os.environ.get("FAIRWAY_BUILD", "build"), "src/volume/nbdkit-fairway-plugin.so")
+    if not plugin.exists():
+        return "this build has no plugin for it"
+    missing = [name for name in ("nbdkit", "nbdinfo", "nbdcopy", "qemu-io") if shutil.which(name) is None]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def lvm():
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    return None if shutil.which("vgcreate", path=path) else "lvm2 is not installed"
+
+
 def file_holes():
     mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
     with tempfile.TemporaryFile() as file:
@@ -192,9 +206,11 @@ PROBES = {
     "ipv6": ipv6,
     "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
+    "lvm": lvm,
     "memcached": _program("memcached"),
     "memory-policy": memory_policy,
     "mounts": mounts,
+    "nbdkit": nbdkit,
     "promtool": _program("promtool"),
     "root": root,
     "spin": _program("spin"),

@@ -7,7 +7,6 @@ Method: a volume group on a loop device; what `fairway volume dump` says is comp
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import threading
 
@@ -19,10 +18,7 @@ EXTENT = 64 << 10
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 QUIET = {"PATH": PATH, "LC_ALL": "C", "LVM_SUPPRESS_FD_WARNINGS": "1"}
 
-pytestmark = [
-    pytest.mark.needs("root"), pytest.mark.needs("loop-devices"),
-    pytest.mark.skipif(shutil.which("vgcreate", path=PATH) is None, reason="needs lvm2"),
-]
+pytestmark = pytest.mark.needs("root", "loop-devices", "lvm")
 
 
 def has_driver():

@@ -8,7 +8,6 @@ nbdinfo) write and read; processes are killed with SIGKILL."""
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -20,12 +19,8 @@ from group import FAILED, Group, placed
 EXTENT = 64 << 10
 EXTENTS = 40
 PLUGIN = pathlib.Path(os.environ["FAIRWAY_BUILD"]) / "src/volume/nbdkit-fairway-plugin.so"
-TOOLS = ("nbdkit", "nbdinfo", "nbdcopy", "qemu-io")
 
-pytestmark = [
-    pytest.mark.skipif(not PLUGIN.exists(), reason="built without nbdkit"),
-    pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="needs " + ", ".join(TOOLS)),
-]
+pytestmark = pytest.mark.needs("nbdkit")
 
 
 class Attached(Group):
