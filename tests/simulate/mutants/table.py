@@ -333,10 +333,8 @@ MUTANTS = [
            [("    fw_bucket_lock(pair.low);\n", ""), ("    fw_bucket_unlock(pair->low);\n", "")]),
     Mutant("table-interval-after-the-lock", SWEEP, "table",
            "two buckets are merged before the visitor knows where its bucket ends",
-           [("        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));\n"
-             "        fw_local_unlock(local, bucket);",
-             "        fw_local_unlock(local, bucket);\n"
-             "        *cursor = cursor_next(*cursor, fw_buckets_count(buckets));")]),
+           [("        if (is_whole) {\n", "        fw_local_unlock(local, bucket);\n        if (is_whole) {\n"),
+            ("        }\n        fw_local_unlock(local, bucket);\n", "        }\n")]),
     Mutant("table-found-before-the-lock", CLEAN, "table",
            "a record that dies while it is cleaned is moved all the same",
            [("    struct fw_bucket *bucket = fw_local_lock(local, hash);\n", ""),
