@@ -75,6 +75,9 @@ ADAPTERS = {
     "src/volume/sanlock.c": "sanlock.h sanlock_admin.h sanlock_resource.h sanlock_rv.h",
     "src/volume/nbdkit.c": "nbdkit-plugin.h",
     "src/http/http.c": "microhttpd.h",
+    "src/http/microhttpd.c": "microhttpd.h",
+    "src/epoch/corosync_library.c": "corosync/cmap.h corosync/corotypes.h corosync/cpg.h",
+    "src/volume/lvm_library.c": "libdevmapper.h",
 }
 
 # What banned.h cannot catch, because a later system header declares it. The last column is where it
