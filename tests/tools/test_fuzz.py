@@ -37,13 +37,16 @@ def test_the_planted_bug_is_found_and_can_be_seen_again(fuzz):
     assert done.returncode == 1, done.stdout + done.stderr
     assert "selftest-planted: BROKE" in done.stdout
     found = sorted((fuzz.folder / "crashes" / "selftest-planted").glob("crash-*"))
-    assert [path.suffix for path in found] == ["", ".min"]
+    # AFL++ may have found more than one when it stops.
+    assert found and [path.suffix for path in found] == ["", ".min"] * (len(found) // 2)
     assert all(path.read_bytes()[:3] == BREAKS[:3] for path in found)
 
-    [line] = [line for line in done.stdout.splitlines() if "see again" in line]
-    again = subprocess.run(line.split()[2:], capture_output=True, text=True, check=False)
-    assert again.returncode != 0
-    assert "1..1" in again.stdout and "ok 1" not in again.stdout
+    lines = [line for line in done.stdout.splitlines() if "see again" in line]
+    assert len(lines) == len(found) // 2
+    for line in lines:
+        again = subprocess.run(line.split()[2:], capture_output=True, text=True, check=False)
+        assert again.returncode != 0
+        assert "1..1" in again.stdout and "ok 1" not in again.stdout
 
 
 def test_nothing_is_found_where_nothing_is(fuzz):
