@@ -13,59 +13,9 @@
 
 #include "cache/changes.h"
 #include "cache/table_parts.h"
-#include "support/table.h"
-
-#define MIB (UINT64_C(1) << 20)
+#include "support/table_world.h"
 
 enum { BODY = 9000 };
-
-struct world {
-    struct fw_table *table;
-    struct fw_table_local *local;
-};
-
-static struct world world_make(uint64_t memory)
-{
-    struct world world;
-    struct fw_table_config config = {.memory = memory, .is_evicting = true, .seed = 7};
-    assert_int_equal(fw_table_create(&world.table, &config, NULL), 0);
-    assert_int_equal(fw_table_local_create(&world.local, world.table), 0);
-    fw_table_local_set_now(world.local, 100);
-    return world;
-}
-
-static void world_end(struct world *world)
-{
-    fw_table_local_destroy(world->local);
-    fw_table_destroy(world->table);
-}
-
-static struct fw_table_totals totals_of(const struct world *world)
-{
-    struct fw_table_totals totals;
-    fw_table_totals(world->table, &totals);
-    return totals;
-}
-
-static void store(struct world *world, uint64_t number, uint32_t length, uint32_t expires)
-{
-    struct key_text text = key_text(number);
-    struct fw_key key = key_of(world->local, &text);
-    struct fw_body *body =
-        length > FW_ITEM_INLINE_MAX ? fw_body_create(world->local, length) : NULL;
-    struct fw_hold hold;
-    struct fw_item *item;
-    assert_true(fw_table_reserve(world->local, fw_item_size(key.length, length, FW_ITEM_FIELDS)));
-    fw_table_hold(world->local, &hold, &key);
-    if (length > FW_ITEM_INLINE_MAX) {
-        assert_non_null(body);
-        item = fw_hold_attach(&hold, body, FW_ITEM_EXPIRES);
-    } else {
-        item = fw_hold_write(&hold, length, FW_ITEM_EXPIRES, NULL);
-    }
-    fw_item_set_expires(item, expires);
-    fw_hold_release(&hold);
-}
 
 static bool is_there(struct world *world, uint64_t number)
 {
@@ -81,7 +31,7 @@ static bool is_there(struct world *world, uint64_t number)
 static void test_clear(void **state)
 {
     (void)state;
-    struct world world = world_make(64 * MIB);
+    struct world world = world_make(64 * MIB, true);
     for (uint64_t i = 0; i < 3000; i++) {
         store(&world, i, i % 8 == 0 ? BODY : 20, 0);
     }
@@ -111,7 +61,7 @@ static void test_clear(void **state)
 static void test_numbers(void **state)
 {
     (void)state;
-    struct world world = world_make(8 * MIB);
+    struct world world = world_make(8 * MIB, true);
     assert_int_equal(fw_table_number(world.table), 1);
     fw_table_take_numbers(world.table, 1000);
     assert_int_equal(fw_table_number(world.table), 1001);
@@ -133,7 +83,7 @@ static void test_numbers(void **state)
 static void test_evictions_are_written_down(void **state)
 {
     (void)state;
-    struct world world = world_make(2 * MIB);
+    struct world world = world_make(2 * MIB, true);
     struct fw_changes *changes = fw_table_changes(world.table);
     uint64_t history = 0, position = 0;
     bool can_go_on;

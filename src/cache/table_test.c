@@ -17,37 +17,7 @@
 
 #include "cache/table_parts.h"
 #include "io/random.h"
-#include "support/table.h"
-
-#define MIB (UINT64_C(1) << 20)
-
-struct world {
-    struct fw_table *table;
-    struct fw_table_local *local;
-};
-
-static struct world world_make(uint64_t memory, bool is_evicting)
-{
-    struct world world;
-    struct fw_table_config config = {.memory = memory, .is_evicting = is_evicting, .seed = 7};
-    assert_int_equal(fw_table_create(&world.table, &config, NULL), 0);
-    assert_int_equal(fw_table_local_create(&world.local, world.table), 0);
-    fw_table_local_set_now(world.local, 100);
-    return world;
-}
-
-static void world_end(struct world *world)
-{
-    fw_table_local_destroy(world->local);
-    fw_table_destroy(world->table);
-}
-
-static struct fw_table_totals totals_of(const struct world *world)
-{
-    struct fw_table_totals totals;
-    fw_table_totals(world->table, &totals);
-    return totals;
-}
+#include "support/table_world.h"
 
 static void test_config(void **state)
 {

@@ -30,6 +30,7 @@
 #include "io/address.h"
 #include "server/connection.h"
 #include "server/server.h"
+#include "support/skip.h"
 
 enum {
     FLOODERS = 32,
@@ -267,7 +268,7 @@ static void test_crowd(void **state)
     struct rlimit limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     if (limit.rlim_max < DESCRIPTORS) {
-        skip();
+        fw_test_skip("descriptors", "the hard limit of open files is below 4096");
     }
     limit.rlim_cur = limit.rlim_cur > DESCRIPTORS ? limit.rlim_cur : DESCRIPTORS;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);

@@ -20,6 +20,7 @@ import functools
 import json
 import os
 import pathlib
+import resource
 import shutil
 import socket
 import subprocess
@@ -111,6 +112,12 @@ def nbdkit():
     return f"not installed: {', '.join(missing)}" if missing else None
 
 
+def descriptors():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    enough = hard == resource.RLIM_INFINITY or hard >= 4096
+    return None if enough else f"the hard limit of open files is {hard}, below 4096"
+
+
 def lvm():
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     return None if shutil.which("vgcreate", path=path) else "lvm2 is not installed"
@@ -200,6 +207,7 @@ PROBES = {
     "chromium": _program("chromium"),
     "clang-format": _program("clang-format"),
     "corosync": corosync,
+    "descriptors": descriptors,
     "fibres": fibres,
     "file-holes": file_holes,
     "io-uring": io_uring,
