@@ -744,6 +744,38 @@ static void test_mail_within_a_round(void **state)
     by_hand_end(&hand);
 }
 
+/* ---- nor does the outside, when ticks are longer than those before ---- */
+
+static uint32_t long_ticks;
+
+static enum fw_step long_tick(struct fw_fom *fom)
+{
+    by_hand_clock_ns += 50000;
+    return ++long_ticks == 100 ? fw_fom_finish(fom) : fw_fom_yield(fom, PHASE_A);
+}
+
+static const struct fw_fom_type long_type = {
+    .name = "long",
+    .size = sizeof(struct fw_fom),
+    .limit_count = 1,
+    .phases = phases,
+    .phase_count = FW_ARRAY_LENGTH(phases),
+    .tick = long_tick,
+};
+
+static void test_long_ticks_end_a_round(void **state)
+{
+    (void)state;
+    struct by_hand hand;
+    by_hand_begin(&hand, &(struct fw_domain_config){.locality_count = 1}, &long_type);
+    long_ticks = 0;
+    hand.domain->cores[0].round_ticks = 1024; /* As after many short ones. */
+    (void)by_hand_start(&hand, &long_type, 0);
+    by_hand_round(&hand, 0);
+    assert_in_range(long_ticks, 1, 16);
+    by_hand_end(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -761,6 +793,7 @@ int main(void)
         cmocka_unit_test_setup(test_quantum, setup),
         cmocka_unit_test_setup(test_overload_waits_outside, setup),
         cmocka_unit_test(test_mail_within_a_round),
+        cmocka_unit_test(test_long_ticks_end_a_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

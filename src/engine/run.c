@@ -109,15 +109,19 @@ static void observe_wake(struct fw_core *core)
 
 /*
  * The ticks of a round, in slices. What other cores have sent costs little to look at, so that is
- * done after each; and a thread that waits for its turn is not kept for a whole round.
+ * done after each; and a thread that waits for its turn is not kept for a whole round. Neither is
+ * the outside: how many ticks a round has was found with the foms of earlier ones, and those of
+ * this one may be a hundred times as long, so the first slice is short and the clock is read.
  */
 static void ticks_run(struct fw_core *core)
 {
     uint32_t left = core->round_ticks;
+    uint32_t slice_max = ROUND_TICKS_MIN;
     for (;;) {
-        uint32_t slice = left < SLICE_TICKS ? left : SLICE_TICKS;
+        uint32_t slice = left < slice_max ? left : slice_max;
         fw_core_run_ticks(core, slice);
         left -= slice;
+        slice_max = SLICE_TICKS;
         /* Relaxed: the loop looks again, with acquire. */
         bool is_wanted = atomic_load_explicit(&core->returning_count, memory_order_relaxed) > 0;
         if (left == 0 || is_wanted) {
@@ -125,6 +129,9 @@ static void ticks_run(struct fw_core *core)
         }
         (void)fw_mail_flush(core);
         if (fw_mail_receive(core) == 0 && core->queue.length == 0) {
+            return;
+        }
+        if (fw_clock_now_ns() - core->now > ROUND_NS) {
             return;
         }
     }

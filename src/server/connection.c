@@ -552,26 +552,34 @@ static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uin
     }
 }
 
+/* A dump has more to say for as long as it lasts: others come in between, who may be new. */
+static bool connection_is_listing(const struct fw_connection *connection)
+{
+    return connection->session.state == FW_SESSION_LISTING;
+}
+
 /*
- * Where tenants are set apart: a turn has ended, and the next is not chosen yet. What was replied
- * leaves first if the tick ends here, so that who is chosen does not wait for that.
+ * Where tenants are set apart, or in a long list: a turn has ended, and the next is not chosen yet.
+ * What was replied leaves first if the tick ends here, so that who is chosen does not wait for
+ * that.
  */
 static enum outcome turn_end(struct fw_connection *connection, enum outcome outcome, uint32_t cost)
 {
     struct fw_server_core *core = connection->core;
-    bool is_last = outcome != MORE || core->tick_cost >= FW_CONNECTION_TICK_COST;
+    bool is_last = outcome != MORE || core->tick_cost >= FW_CONNECTION_TICK_COST ||
+                   connection_is_listing(connection);
     if (is_last && outcome != KEPT) {
         outcome = connection_flush(connection, outcome);
     }
-    core_look(core, &connection->fom, cost);
+    core_look(core, &connection->fom,
+              connection_is_listing(connection) ? FW_CONNECTION_LOOK_COST : cost);
     return outcome;
 }
 
 /* May the tick go on with another turn, since the connection was let in again? */
 static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
 {
-    /* A dump has more to say for as long as it lasts: others come in between, who may be new. */
-    if (core->serving->session.state == FW_SESSION_LISTING) {
+    if (connection_is_listing(core->serving)) {
         return false;
     }
     if (core->is_open) {
@@ -593,7 +601,7 @@ static enum outcome connection_turns(struct fw_connection *connection)
         connection_mark(connection, "TURN");
         fw_counter_increment(&core->metrics->turns);
         outcome = connection->is_broken ? OVER : connection_turn(connection);
-        if (core->policy != FW_SCHED_FIFO) {
+        if (core->policy != FW_SCHED_FIFO || connection_is_listing(connection)) {
             outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
         }
         if (outcome != MORE) {
@@ -610,6 +618,16 @@ static enum outcome connection_turns(struct fw_connection *connection)
         connection_withdraw(connection); /* Others are not made to wait for its client. */
     }
     return outcome;
+}
+
+/* Where everybody is admitted, who asked for one thing goes before who asked for all there is. */
+static void connection_rank(struct fw_connection *connection)
+{
+    unsigned priority =
+        connection_is_listing(connection) ? FW_FOM_PRIORITIES - 1 : FW_FOM_PRIORITY_NORMAL;
+    if (FW_UNLIKELY(connection->fom.priority != priority)) {
+        fw_fom_set_priority(&connection->fom, priority);
+    }
 }
 
 static enum fw_step connection_serve(struct fw_connection *connection)
@@ -630,6 +648,7 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     enum outcome outcome = connection_turns(connection);
     core->serving = NULL;
     input_leave(connection);
+    connection_rank(connection);
     fw_repl_nudge(&core->server->replication.repl);
     switch (outcome) {
     case IDLE:

@@ -209,6 +209,17 @@ static void lanes_widen(struct fw_jobs_policy *policy, uint32_t services)
     }
 }
 
+/* For the sweeper. Without a lock: what it is about need not be exact. */
+static uint64_t server_served(void *context)
+{
+    const struct fw_server *server = context;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < server->core_count; i++) {
+        count += fw_counter_get(&server->cores[i]->metrics->turns);
+    }
+    return count;
+}
+
 /* The job kernel with the services that always run. */
 static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
 {
@@ -234,7 +245,7 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
         (void)fw_reason_errno(reason, rc, "cannot start the job kernel");
         goto no_metrics;
     }
-    rc = fw_sweeper_begin(&server->sweeper, server->jobs, &server->cache);
+    rc = fw_sweeper_begin(&server->sweeper, server->jobs, &server->cache, server_served, server);
     if (rc != 0) {
         (void)fw_reason_errno(reason, rc, "cannot start the sweeper");
         goto no_sweeper;

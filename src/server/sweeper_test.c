@@ -40,6 +40,60 @@ static void test_adapts(void **state)
     assert_int_equal(round_ns, 2 * S);
 }
 
+/*
+ * A burst is short whatever the table's size, the pauses make up for it, and a small table is not
+ * looked at more often than once in a pause's usual length.
+ */
+static void test_bursts_are_short(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_sweeper_share(2 * S, 16), 8);
+    assert_int_equal(fw_sweeper_share(2 * S, 1000), 56);
+    assert_int_equal(fw_sweeper_share(2 * S, 40000), 160);
+    assert_int_equal(fw_sweeper_share(64 * S, 40000), 64);
+    for (uint64_t buckets = 16; buckets < 200000; buckets = buckets * 3 / 2) {
+        for (int64_t round_ns = 2 * S; round_ns <= 64 * S; round_ns *= 2) {
+            uint64_t bursts = buckets / fw_sweeper_share(round_ns, buckets) + 1;
+            int64_t all_ns = (int64_t)bursts * fw_sweeper_pause(round_ns, buckets);
+            assert_in_range(all_ns, round_ns - round_ns / 100, round_ns + round_ns / 100);
+        }
+    }
+    assert_int_equal(fw_sweeper_pause(2 * S, 1U << 30), FW_NS_PER_MS); /* It does not spin. */
+}
+
+static uint64_t served_count;
+
+static uint64_t host_served(void *server)
+{
+    (void)server;
+    return served_count;
+}
+
+/* While requests come, a page that took 4 ms is followed by 800 ms without one. */
+static void test_huge_pages_yield_to_requests(void **state)
+{
+    (void)state;
+    static struct fw_sweeper sweeper = {.served = host_served};
+    const int64_t ms = FW_NS_PER_MS;
+    served_count = 5;
+    assert_true(fw_sweeper_may_collapse(&sweeper, 1000 * ms)); /* None was made yet. */
+    fw_sweeper_collapsed(&sweeper, 1000 * ms, 1004 * ms);
+    assert_false(fw_sweeper_may_collapse(&sweeper, 1004 * ms));
+    assert_false(fw_sweeper_may_collapse(&sweeper, 1099 * ms));
+    assert_true(fw_sweeper_may_collapse(&sweeper, 1100 * ms)); /* Nobody came for 100 ms. */
+    assert_true(fw_sweeper_may_collapse(&sweeper, 1101 * ms));
+    for (int64_t at = 1102; at < 1804; at += 50) {
+        served_count++;
+        assert_false(fw_sweeper_may_collapse(&sweeper, at * ms));
+    }
+    served_count++;
+    assert_true(fw_sweeper_may_collapse(&sweeper, 1804 * ms));
+    fw_sweeper_collapsed(&sweeper, 1804 * ms, 1805 * ms);
+    assert_true(fw_sweeper_may_collapse(&sweeper, 1904 * ms));
+    served_count++;
+    assert_false(fw_sweeper_may_collapse(&sweeper, 1905 * ms));
+}
+
 static bool host_stats(void *server, const char *group, fw_stat_emit emit, void *context)
 {
     (void)server;
@@ -106,7 +160,7 @@ static void test_removes_what_has_expired(void **state)
     assert_int_equal(fw_jobs_create(&jobs, &policy, NULL), 0);
     assert_int_equal(fw_jobs_start(jobs, NULL), 0);
     static struct fw_sweeper sweeper;
-    assert_int_equal(fw_sweeper_begin(&sweeper, jobs, &cache), 0);
+    assert_int_equal(fw_sweeper_begin(&sweeper, jobs, &cache, host_served, NULL), 0);
     struct fw_table_totals totals;
     do { /* The test runner's limit ends this if nobody sweeps. */
         fw_unpark(&sweeper.parker);
@@ -127,6 +181,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adapts),
+        cmocka_unit_test(test_bursts_are_short),
+        cmocka_unit_test(test_huge_pages_yield_to_requests),
         cmocka_unit_test(test_removes_what_has_expired),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,8 @@ enum {
     LOOK_COST_MAX = 128,
     DESCRIPTORS = 2 * CROWD + 100,
     VALUE = 10240,
+    ITEM = 1024, /* The size of what is dumped, */
+    ITEMS = 400, /* and how many. */
 };
 
 /* Of one test; the core's thread has it from `go` to `over`. */
@@ -53,11 +55,14 @@ static struct {
     bool is_counting;
     int victim_fd;
     uint32_t times;     /* So often the victim asks. */
+    uint32_t unasked;   /* Turns to come before its first. */
     uint32_t turns;     /* Since the victim had its last. */
     uint32_t asked;     /* Requests in the victim's name, */
     uint32_t answered;  /* and its turns. */
     uint64_t cost;      /* Since it asked. */
     uint64_t cost_most; /* Of these. */
+    uint32_t waited;    /* Turns of others since it asked, the one under way included. */
+    uint32_t waited_most;
     uint32_t turn_most; /* What one turn of the flood has cost. */
 } test;
 
@@ -69,6 +74,7 @@ static void victim_ask(void)
     FW_ASSERT(sent == (ssize_t)strlen(victims_words));
     test.asked++;
     test.cost = 0;
+    test.waited = 0;
 }
 
 static void victim_served(void)
@@ -76,6 +82,7 @@ static void victim_served(void)
     test.answered++;
     test.turns = 0;
     test.cost_most = test.cost > test.cost_most ? test.cost : test.cost_most;
+    test.waited_most = test.waited > test.waited_most ? test.waited : test.waited_most;
     if (test.answered == test.times) {
         test.is_counting = false;
         fw_unpark(&test.over);
@@ -100,6 +107,8 @@ struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
     bool is_victim = size == strlen(victims_words) && memcmp(input, victims_words, size) == 0;
     if (test.is_counting && is_victim) {
         victim_served();
+    } else if (test.is_counting && test.unasked > 0) {
+        test.unasked--;
     } else if (test.is_counting && test.asked == test.answered && ++test.turns == EVERY) {
         victim_ask(); /* It is there from now on, and this turn is still under way. */
     }
@@ -107,6 +116,7 @@ struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
     uint32_t cost = fw_session_cost(step.commands, step.keys, step.consumed);
     if (!is_victim) {
         test.cost += cost;
+        test.waited++;
         test.turn_most = cost > test.turn_most ? cost : test.turn_most;
     }
     return step;
@@ -117,8 +127,9 @@ static void serve(void *argument)
     fw_server_run(argument);
 }
 
-/* With a tenant at each of two addresses. */
-static void server_begin(const char *const names[2], enum fw_sched_policy_number policy)
+/* With a tenant at each of two addresses, or without tenants. */
+static void server_begin(const char *const names[2], enum fw_sched_policy_number policy,
+                         bool has_tenants)
 {
     char rules[2][128];
     const char *matches[2] = {rules[0], rules[1]};
@@ -141,7 +152,7 @@ static void server_begin(const char *const names[2], enum fw_sched_policy_number
         .threads = 1,
         .turn_commands = 20,
         .sched = {.policy = policy},
-        .tenants = &tenants,
+        .tenants = has_tenants ? &tenants : NULL,
     };
     struct fw_reason reason;
     assert_int_equal(fw_server_create(&test.server, &config, &reason), 0);
@@ -178,36 +189,57 @@ static void client_fill(int fd, const char *words, size_t length, uint32_t limit
     }
 }
 
-/*
- * The victim beside so many connections that say these words again and again. Returns how much
- * the flood was served while the victim waited, at most.
- */
-static uint64_t beside_flood(enum fw_sched_policy_number policy, uint32_t count, const char *words,
-                             uint32_t limit)
+struct flood {
+    enum fw_sched_policy_number policy;
+    bool has_tenants;
+    uint32_t count;    /* Connections, */
+    const char *words; /* that say this */
+    uint32_t limit;    /* so often, or until the socket is full. */
+    uint32_t items;    /* That the server has before. */
+};
+
+static void server_fill(int fd, uint32_t items)
+{
+    static char words[ITEM + 64];
+    for (uint32_t i = 0; i < items; i++) {
+        char reply[8];
+        int length = snprintf(words, sizeof words, "set item%u 0 0 %d\r\n", (unsigned)i, ITEM);
+        memset(words + length, 'v', ITEM);
+        memcpy(words + length + ITEM, "\r\n", 2);
+        assert_int_equal(send(fd, words, (size_t)length + ITEM + 2, 0), length + ITEM + 2);
+        assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), (ssize_t)sizeof reply);
+    }
+}
+
+/* The victim beside a flood. Returns how much of it was served while the victim waited, at most. */
+static uint64_t beside(const struct flood *flood)
 {
     static int flooders[CROWD];
     char names[2][64];
     const char *pointers[2] = {names[0], names[1]};
     memset(&test, 0, sizeof test);
-    test.times = policy == FW_SCHED_FIFO ? TIMES_FIFO : TIMES;
+    test.times = flood->policy == FW_SCHED_FIFO && flood->has_tenants ? TIMES_FIFO : TIMES;
     fw_parker_init(&test.held);
     fw_parker_init(&test.go);
     fw_parker_init(&test.over);
     for (int i = 0; i < 2; i++) {
         (void)snprintf(names[i], sizeof names[i], "unix:@fairway-turns-%d-%d", (int)getpid(), i);
     }
-    server_begin(pointers, policy);
+    server_begin(pointers, flood->policy, flood->has_tenants);
     test.victim_fd = client_open(0);
-    for (uint32_t i = 0; i < count; i++) {
+    server_fill(test.victim_fd, flood->items);
+    for (uint32_t i = 0; i < flood->count; i++) {
         flooders[i] = client_open(1);
     }
     atomic_store(&test.is_holding, true); /* Pairs with the exchange: it is read with a request. */
     client_fill(flooders[0], "mn\r\n", 4, 1);
     fw_park(&test.held);
-    for (uint32_t i = 0; i < count; i++) {
-        client_fill(flooders[i], words, strlen(words), limit);
+    for (uint32_t i = 0; i < flood->count; i++) {
+        client_fill(flooders[i], flood->words, strlen(flood->words), flood->limit);
     }
-    if (limit < UINT32_MAX) {
+    if (flood->items > 0) {
+        test.unasked = flood->count; /* All have begun. */
+    } else if (flood->limit < UINT32_MAX) {
         victim_ask(); /* Behind all of them. */
     }
     test.is_counting = true;
@@ -215,10 +247,17 @@ static uint64_t beside_flood(enum fw_sched_policy_number policy, uint32_t count,
     fw_park(&test.over);
     server_end();
     (void)close(test.victim_fd);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < flood->count; i++) {
         (void)close(flooders[i]);
     }
     return test.cost_most;
+}
+
+static uint64_t beside_flood(enum fw_sched_policy_number policy, uint32_t count, const char *words,
+                             uint32_t limit)
+{
+    return beside(&(struct flood){
+        .policy = policy, .has_tenants = true, .count = count, .words = words, .limit = limit});
 }
 
 /* Until it looks, the core spends so much; then it is in the middle of a turn, and of another. */
@@ -284,11 +323,27 @@ static void test_fifo(void **state)
     assert_true(cost > bound());
 }
 
+/*
+ * Many dumps, and nothing that sets anybody apart: who asks for one item waits for the portion that
+ * is under way and at most for one more.
+ */
+static void test_dumps(void **state)
+{
+    (void)state;
+    (void)beside(&(struct flood){.policy = FW_SCHED_FIFO,
+                                 .count = FLOODERS,
+                                 .words = "dump 0 1\r\n",
+                                 .limit = 1,
+                                 .items = ITEMS});
+    assert_in_range(test.waited_most, 1, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gets),  cmocka_unit_test(test_multigets), cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_crowd), cmocka_unit_test(test_fifo),
+        cmocka_unit_test(test_gets), cmocka_unit_test(test_multigets),
+        cmocka_unit_test(test_sets), cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_fifo), cmocka_unit_test(test_dumps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
