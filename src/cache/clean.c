@@ -6,10 +6,11 @@
  * sweep raises it, up to 3. A new item has age 2, or 0 if its key was dropped not long ago
  * (ghost.h) or if it replaces another.
  *
- * In the queue of what came in, an item is kept that was read there or is younger than new. What is
- * kept goes to the end of the main queue with age 3: it has to be read again. At the main queue's
- * begin an item is kept if it was read since and its age is not above 2; or 1, if it is larger than
- * the mean; or 0, if it is larger than two of those: the room of a large item would do for several
+ * In the queue of what came in, an item is kept that was read there or is younger than new; one
+ * that is larger than the mean, only if both hold: it was read, and not long ago. What is kept goes
+ * to the end of the main queue with age 3: it has to be read again. At the main queue's begin an
+ * item is kept if it was read since and its age is not above 2; or 1, if it is larger than the
+ * mean; or 0, if it is larger than two of those: the room of a large item would do for several
  * others, so it must be read more often. All others are dropped.
  *
  * Sweeps are not a matter of time. Cleaning itself raises the ages, some buckets for some records
@@ -62,13 +63,13 @@ static uint64_t clean_size(const struct fw_item *item)
 }
 
 /*
- * The age up to which an item stays in the main queue. A large one is worth its room only if it is
- * read as much more often as it is larger than others.
+ * By how many steps an item is larger than others: 1 above the mean, 2 above twice that. It is
+ * worth its room only if it is read as much more often.
  */
-static int clean_age_max(const struct fw_cleaning *cleaning, const struct fw_item *item)
+static int clean_largeness(const struct fw_cleaning *cleaning, const struct fw_item *item)
 {
     uint64_t size = clean_size(item) * MEAN_OF;
-    return KEPT_AGE_MAX - (size > cleaning->size_mean) - (size > 2 * cleaning->size_mean);
+    return (size > cleaning->size_mean) + (size > 2 * cleaning->size_mean);
 }
 
 static bool clean_keeps(const struct fw_table_local *local, const struct fw_item *item)
@@ -78,10 +79,13 @@ static bool clean_keeps(const struct fw_table_local *local, const struct fw_item
         return true;
     }
     int age = item->bits & FW_ITEM_AGE;
+    int largeness = clean_largeness(cleaning, item);
     if (cleaning->segment->queue == FW_PROBATION) {
-        return age < FW_ITEM_AGE_NEW || (item->bits & FW_ITEM_FETCHED) != 0;
+        bool is_young = age < FW_ITEM_AGE_NEW;
+        bool was_read = (item->bits & FW_ITEM_FETCHED) != 0;
+        return largeness > 0 ? is_young && was_read : is_young || was_read;
     }
-    return cleaning->barren < BARREN_MAX && age <= clean_age_max(cleaning, item);
+    return cleaning->barren < BARREN_MAX && age <= KEPT_AGE_MAX - largeness;
 }
 
 static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,

@@ -324,6 +324,37 @@ static void test_large_ones_go_first(void **state)
     world_end(&world);
 }
 
+static void fill(struct world *world, uint64_t first, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        (void)ask(world, first + i, 300);
+    }
+}
+
+/* What came back, but is not read then: small ones were dropped too early, large ones were not. */
+static void test_large_ghosts_do_not_stay(void **state)
+{
+    (void)state;
+    enum { KEYS = 1000, MANY = 15000, OTHERS = 1000000 };
+    struct world world = world_make(4 * MIB);
+    uint64_t small = 0;
+    uint64_t large = 0;
+    fill(&world, OTHERS, MANY);
+    for (int round = 0; round < 2; round++) { /* In the second they are ghosts. */
+        for (uint64_t i = 0; i < KEYS; i++) {
+            (void)ask(&world, i, i % 2 == 0 ? 100 : 600);
+        }
+        fill(&world, (uint64_t)OTHERS * (uint64_t)(round + 2), MANY);
+    }
+    for (uint64_t i = 0; i < KEYS; i += 2) {
+        small += table_look(world.local, i, false).is_there ? 1 : 0;
+        large += table_look(world.local, i + 1, false).is_there ? 1 : 0;
+    }
+    assert_in_range(small, KEYS / 10, KEYS / 2);
+    assert_in_range(large, 0, KEYS / 20);
+    world_end(&world);
+}
+
 /*
  * A short trace: popularity by Zipf's law (exponent 0.9) with a scan now and then. The bound is a
  * little below what was counted, and above what other rules would give; see docs/eviction.md.
@@ -373,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_bodies_of_a_log),
         cmocka_unit_test(test_expired_in_use),
         cmocka_unit_test(test_large_ones_go_first),
+        cmocka_unit_test(test_large_ghosts_do_not_stay),
         cmocka_unit_test(test_hits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
