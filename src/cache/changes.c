@@ -186,6 +186,14 @@ void fw_changes_forget(struct fw_changes *changes)
     fw_mutex_unlock(&changes->lock);
 }
 
+void fw_changes_look(struct fw_changes *changes, uint64_t *history, uint64_t *head)
+{
+    fw_mutex_lock(&changes->lock);
+    *history = changes->history;
+    *head = head_of(changes);
+    fw_mutex_unlock(&changes->lock);
+}
+
 bool fw_changes_has_lost(struct fw_changes *changes, uint64_t position)
 {
     fw_mutex_lock(&changes->lock);

@@ -119,6 +119,9 @@ FW_MUST_CHECK int fw_changes_read(struct fw_changes *changes, uint64_t *position
 /* Forgets everything: what readers there are have lost what they had not read. */
 void fw_changes_forget(struct fw_changes *changes);
 
+/* Which history it is in (0: none), and where that ends: two that belong together. */
+void fw_changes_look(struct fw_changes *changes, uint64_t *history, uint64_t *head);
+
 /* Has what stood at the position been forgotten? */
 bool fw_changes_has_lost(struct fw_changes *changes, uint64_t position);
 

@@ -181,7 +181,13 @@ static void test_forgetting_ends_the_history(void **state)
     fw_changes_init(&changes);
     uint64_t history = enter(&changes, &position);
     append(&changes, 1);
+    uint64_t shown, head;
+    fw_changes_look(&changes, &shown, &head);
+    assert_int_equal(shown, history);
+    assert_true(head > position);
     fw_changes_forget(&changes);
+    fw_changes_look(&changes, &shown, &head);
+    assert_int_equal(shown, 0);
     assert_false(fw_changes_wants(&changes, FW_CHANGES_ON));
     assert_int_equal(fw_changes_read(&changes, &position, batch), -EOVERFLOW);
     fw_changes_leave(&changes, false, position);

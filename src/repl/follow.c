@@ -227,12 +227,17 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     FW_LOG(repl, NOTICE, "following the master %s, %s", address,
            goes_on ? "from where it was left" : "which sends everything");
     follow->is_other = !message->is_answer;
-    atomic_store_explicit(&followed->history, message->history, memory_order_relaxed);
-    if (goes_on) {
+    if (goes_on) { /* In the same history. */
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         return fw_fom_goto(&follow->fom, FOLLOW_APPLY);
     }
-    atomic_store_explicit(&followed->is_torn, true, memory_order_relaxed);
+    /*
+     * In this order, and seq-cst, as in fw_repl_standing(), which reads history, position, torn: so
+     * nobody sees a position of one history beside the other, and a copy that is whole.
+     */
+    atomic_store(&followed->is_torn, true);
+    atomic_store(&followed->position, 0);
+    atomic_store(&followed->history, message->history);
     follow_set_state(follow, FW_REPL_FOLLOW_COPYING);
     follow->clear_cursor = 0;
     return fw_fom_goto(&follow->fom, FOLLOW_CLEAR);
@@ -313,13 +318,13 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
     if (message->number > 0 && message->number < NUMBER_END - FW_REPL_NUMBERS_AHEAD) {
         fw_table_take_numbers(follow->local->cache->table, message->number - 1);
     }
-    /* Relaxed, all: see follow_say_hello(); others only show them. */
-    atomic_store_explicit(&followed->position, message->cas, memory_order_relaxed);
+    /* Seq-cst, and before the copy is called whole: see follow_begin(). */
+    atomic_store(&followed->position, message->cas);
     if ((message->opaque & FW_REPL_MARK_WHOLE) != 0) {
         if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed)) {
             FW_LOG(repl, NOTICE, "the copy is whole");
         }
-        atomic_store_explicit(&followed->is_torn, false, memory_order_relaxed);
+        atomic_store(&followed->is_torn, false);
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         if ((message->opaque & FW_REPL_MARK_CURRENT) != 0) {
             atomic_store_explicit(&followed->current_ns, fw_fom_now(&follow->fom),

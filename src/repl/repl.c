@@ -2,9 +2,6 @@
 #include "repl/repl.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <fairway/log.h>
@@ -37,6 +34,7 @@ int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
     if (rc == 0) {
         fw_channel_init_shared(&repl->news, host->domain);
         fw_channel_set_name(&repl->news, "changes");
+        fw_repl_figures_begin(repl);
     }
     return rc;
 }
@@ -44,6 +42,7 @@ int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
 void fw_repl_fini(struct fw_repl *repl)
 {
     FW_ASSERT(atomic_load(&repl->link_count) == 0 && !fw_repl_is_following(repl));
+    fw_repl_figures_end(repl);
     fw_channel_fini(&repl->news);
     fw_metrics_unregister(repl->host.registry, &repl->metrics.source);
 }
@@ -204,112 +203,4 @@ bool fw_repl_is_following(const struct fw_repl *repl)
 {
     /* Acquire, for the release of the follower that has gone: all that it did is done. */
     return atomic_load_explicit(&repl->followed.state, memory_order_acquire) != FW_REPL_FOLLOW_NONE;
-}
-
-/* ---- statistics ---------------------------------------------------------------------------- */
-
-struct rows {
-    fw_stat_emit emit;
-    void *context;
-    int index; /* Of the slave; -1: of none. */
-};
-
-FW_PRINTF(3, 4)
-static void row(const struct rows *rows, const char *name, const char *format, ...)
-{
-    char value[FW_ADDRESS_TEXT_SIZE];
-    char full[64];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(value, sizeof value, format, arguments);
-    va_end(arguments);
-    if (rows->index >= 0) {
-        (void)snprintf(full, sizeof full, "%d:%s", rows->index, name);
-    }
-    rows->emit(rows->context, rows->index >= 0 ? full : name, value);
-}
-
-static void rows_slave(const struct rows *rows, const struct fw_repl *repl,
-                       const struct fw_repl_slot *slot, uint32_t state)
-{
-    static const char *const states[] = {
-        [FW_REPL_LINK_GREETING] = "greeting",
-        [FW_REPL_LINK_CONFIRMING] = "confirming",
-        [FW_REPL_LINK_COPYING] = "copying",
-        [FW_REPL_LINK_STREAMING] = "streaming",
-    };
-    char peer[FW_ADDRESS_TEXT_SIZE];
-    uint64_t head = fw_changes_head(repl->changes);
-    /* Relaxed, all: figures. */
-    uint64_t sent = atomic_load_explicit(&slot->sent, memory_order_relaxed);
-    uint64_t confirmed = atomic_load_explicit(&slot->confirmed, memory_order_relaxed);
-    int64_t current_ns = atomic_load_explicit(&slot->current_ns, memory_order_relaxed);
-    bool is_behind = confirmed < head;
-    int64_t behind_ns = is_behind && current_ns > 0 ? fw_clock_now_ns() - current_ns : 0;
-    if (state != FW_REPL_LINK_GREETING) { /* Before it is not known. */
-        fw_address_format(&slot->peer, peer);
-        row(rows, "address", "%s", peer);
-    }
-    row(rows, "state", "%s", states[state]);
-    row(rows, "ours", "%s",
-        atomic_load_explicit(&slot->is_ours, memory_order_relaxed) ? "yes" : "no");
-    row(rows, "position_sent", "%" PRIu64, sent);
-    row(rows, "position_confirmed", "%" PRIu64, confirmed);
-    row(rows, "behind_bytes", "%" PRIu64, is_behind ? head - confirmed : 0);
-    row(rows, "behind_ms", "%" PRId64, (behind_ns > 0 ? behind_ns : 0) / FW_NS_PER_MS);
-    row(rows, "bytes_sent", "%" PRIu64,
-        atomic_load_explicit(&slot->bytes_sent, memory_order_relaxed));
-}
-
-static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
-{
-    static const char *const states[] = {
-        [FW_REPL_FOLLOW_NONE] = "none",
-        [FW_REPL_FOLLOW_CONNECTING] = "connecting",
-        [FW_REPL_FOLLOW_COPYING] = "copying",
-        [FW_REPL_FOLLOW_STREAMING] = "streaming",
-    };
-    const struct fw_repl_followed *followed = &repl->followed;
-    char master[FW_ADDRESS_TEXT_SIZE];
-    /* Relaxed, all: figures. */
-    int64_t current_ns = atomic_load_explicit(&followed->current_ns, memory_order_relaxed);
-    fw_address_format(&repl->master, master);
-    row(rows, "master", "%s", master);
-    row(rows, "link", "%s", states[atomic_load_explicit(&followed->state, memory_order_relaxed)]);
-    row(rows, "torn", "%s",
-        atomic_load_explicit(&followed->is_torn, memory_order_relaxed) ? "yes" : "no");
-    row(rows, "history", "%016" PRIx64,
-        atomic_load_explicit(&followed->history, memory_order_relaxed));
-    row(rows, "position", "%" PRIu64,
-        atomic_load_explicit(&followed->position, memory_order_relaxed));
-    row(rows, "age_ms", "%" PRId64,
-        current_ns > 0 ? (fw_clock_now_ns() - current_ns) / FW_NS_PER_MS : -1);
-}
-
-void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context)
-{
-    struct rows rows = {.emit = emit, .context = context, .index = -1};
-    const struct fw_metrics_repl *metrics = &repl->metrics;
-    if (fw_repl_is_following(repl)) {
-        rows_followed(&rows, repl);
-    }
-    row(&rows, "slaves", "%" PRIu32, atomic_load(&repl->link_count));
-    row(&rows, "slaves_max", "%" PRIu64, repl->config.slaves);
-    row(&rows, "position_head", "%" PRIu64, fw_changes_head(repl->changes));
-    row(&rows, "backlog_bytes", "%" PRIu64, repl->config.backlog);
-    for (size_t i = 0; i < fw_repl_metric_table.row_count; i++) {
-        const struct fw_metric *metric = &fw_repl_metric_table.rows[i];
-        const char *field = (const char *)metrics + metric->offset;
-        row(&rows, metric->name, "%" PRIu64,
-            fw_counter_get((const struct fw_counter *)(const void *)field));
-    }
-    for (int i = 0; i < FW_REPL_SLAVES_MAX; i++) {
-        const struct fw_repl_slot *slot = &repl->slots[i];
-        /* Acquire, for the release of who took it. */
-        uint32_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-        if (state != FW_REPL_LINK_NONE) {
-            rows.index = i;
-            rows_slave(&rows, repl, slot, state);
-        }
-    }
 }

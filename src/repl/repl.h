@@ -86,7 +86,7 @@ enum fw_repl_follow_state {
 struct fw_repl_followed {
     _Atomic uint32_t state;     /* enum fw_repl_follow_state; release, acquire. */
     _Atomic uint64_t history;   /* Whose position it is; 0: nobody's. */
-    _Atomic uint64_t position;  /* Of the last mark. */
+    _Atomic uint64_t position;  /* Of the last mark: all before it is applied. */
     _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
 };
@@ -121,6 +121,17 @@ struct fw_repl {
     struct fw_repl_slot slots[FW_REPL_SLAVES_MAX];
     struct fw_repl_followed followed;
     struct fw_metrics_repl metrics;
+    struct fw_metric_collector collector;
+};
+
+/*
+ * Where a server is: what a quorum compares. Of two slaves with the same history the one with the
+ * higher position has all that the other has; one that is not complete has nothing to go by.
+ */
+struct fw_repl_standing {
+    uint64_t history;  /* Whose positions these are; 0: nobody's. */
+    uint64_t position; /* A slave's: what it has applied. A master's: the end of its log. */
+    bool is_complete;  /* A master, or a slave whose copy is whole. */
 };
 
 /* The domain is in INIT: makes the types known to it. Returns 0 or a negative errno. */
@@ -159,8 +170,13 @@ FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_address *
 void fw_repl_unfollow(struct fw_repl *repl);
 bool fw_repl_is_following(const struct fw_repl *repl);
 
+/* In figures.c. Any thread. */
+void fw_repl_standing(struct fw_repl *repl, struct fw_repl_standing *standing);
 /* Shows `stats replication`, but for the role. */
 void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context);
+/* Tells the registry, from now on and no longer. */
+void fw_repl_figures_begin(struct fw_repl *repl);
+void fw_repl_figures_end(struct fw_repl *repl);
 
 /* Of the parts: the types, all but their limits. */
 extern const struct fw_fom_type fw_repl_link_type;

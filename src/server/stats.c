@@ -302,7 +302,7 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
         rows_conns(&rows, server);
     } else if (strcmp(group, "threads") == 0) {
         rows_threads(&rows);
-    } else if (strcmp(group, "replication") == 0) {
+    } else if (strcmp(group, "replication") == 0 || strcmp(group, "repl") == 0) {
         fw_replication_stats(server, emit, emit_context);
     } else if (strcmp(group, "epochs") == 0) {
         fw_server_stats_epochs(server, emit, emit_context);

@@ -73,6 +73,21 @@ def test_metrics_count_what_clients_do(fairway):
         assert metric(answer.text, 'fairway_sched_tenant_served_total{tenant="default"}') >= 1
 
 
+def test_metrics_say_where_slaves_are(fairway):
+    repl = ("--repl-enable", "--repl-port", "0")
+    with Watched(fairway, *repl) as master:
+        address = re.search(r"replication on (\S+)", master.read_log())[1]
+        with Watched(fairway, *repl, "--repl-master", address) as slave:
+            name = r'fairway_repl_slave_complete\{slave="127.0.0.1:\d+"\} 1'
+            wait_for(lambda: re.search(name, master.ask("/metrics").text))
+            page = master.ask("/metrics").text
+            assert (metric(page, "fairway_repl_follows"), metric(page, "fairway_repl_complete")) == (0, 1)
+            assert re.search(r'fairway_repl_slave_behind_bytes\{slave="127.0.0.1:\d+"\} 0', page)
+            wait_for(lambda: metric(slave.ask("/metrics").text, "fairway_repl_complete") == 1)
+            page = slave.ask("/metrics").text
+            assert metric(page, "fairway_repl_follows") == 1 and metric(page, "fairway_repl_age_seconds") >= 0
+
+
 @pytest.mark.needs("promtool")
 def test_promtool_finds_nothing_to_mend(fairway):
     with Watched(fairway, "-t", "2") as server, server.connect() as client:

@@ -68,7 +68,7 @@ def settle(master, slave):
     def is_settled():
         rows = stats(master)
         slaves = [name.partition(":")[0] for name in rows if name.endswith(":state")]
-        head[:] = [rows["position_head"]]
+        head[:] = [rows["position"]]
         return (slaves and all(rows[f"{slave}:state"] == "streaming" and
                                rows[f"{slave}:position_confirmed"] == head[0] for slave in slaves)
                 and stats(slave).get("link") == "streaming")
@@ -82,7 +82,7 @@ def assert_same(master, slave):
     while begin != end:
         begin = settle(master, slave)
         ours, theirs = table(master), table(slave)
-        end = stats(master)["position_head"]
+        end = stats(master)["position"]
     assert ours.keys() == theirs.keys()
     for key, (value, flags, cas, expires) in ours.items():
         assert theirs[key][:3] == (value, flags, cas), key
@@ -183,6 +183,27 @@ def test_every_change_reaches_the_slave(fairway):
             # An item that has expired is gone at both.
             client.ask(b"set short 0 1 1\r\n1\r\n")
             wait_for(lambda: client.get(b"short") is None and reader.get(b"short") is None)
+
+
+def test_servers_say_where_they_are(fairway):
+    """What a quorum compares: histories, positions and whether a copy is whole; and the registry has the same."""
+    with served(fairway) as master, master.connect() as client:
+        rows = stats(client, b"repl")
+        assert (rows["role"], rows["complete"], rows["history"]) == ("master", "yes", "0" * 16)
+        with following(fairway, master) as slave, slave.connect() as reader:
+            settle(client, reader)
+            client.set(b"a", b"1")
+            position = settle(client, reader)
+            ours, theirs = stats(client), stats(reader)
+            assert ours["history"] == theirs["history"] != "0" * 16
+            assert int(position) > 0 and ours["position"] == theirs["position"] == position
+            assert (theirs["role"], theirs["complete"], ours["0:complete"]) == ("slave", "yes", "yes")
+            assert ours["0:position_sent"] == ours["0:position_confirmed"] == position
+            assert (ours["0:behind_bytes"], ours["0:behind_ms"]) == ("0", "0")
+        nobody = served(fairway, "--repl-master", "127.0.0.1:1", "--repl-serve-reads")
+        with nobody as slave, slave.connect() as reader:
+            rows = stats(reader)
+            assert (rows["complete"], rows["link"], rows["age_ms"]) == ("no", "connecting", "-1")
 
 
 def test_evicted_items_are_removed_at_the_slave(fairway):
