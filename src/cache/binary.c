@@ -124,6 +124,8 @@ static const char *status_text(enum fw_binary_status status)
         return "Out of memory";
     case FW_BINARY_BUSY:
         return "Out of capacity, try again later";
+    case FW_BINARY_TEMPORARY:
+        return "Temporary failure";
     case FW_BINARY_OK:
     case FW_BINARY_LOGIN_MORE:
         break;

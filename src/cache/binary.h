@@ -46,6 +46,7 @@ enum fw_binary_status {
     FW_BINARY_UNKNOWN = 0x81,
     FW_BINARY_NO_MEMORY = 0x82,
     FW_BINARY_BUSY = 0x85,
+    FW_BINARY_TEMPORARY = 0x86,
 };
 
 /* A request under way. Key and value lie in the input. */

@@ -62,6 +62,7 @@ void fw_cache_fini(struct fw_cache *cache)
 int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache)
 {
     local->cache = cache;
+    local->notice = (struct fw_notice){.is_on = false};
     local->metrics = aligned_alloc(alignof(struct fw_metrics_cache), sizeof *local->metrics);
     if (local->metrics == NULL) {
         return -ENOMEM;

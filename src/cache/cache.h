@@ -28,6 +28,7 @@
 #include "base/reason.h"
 #include "cache/counters.h"
 #include "cache/metrics.h"
+#include "cache/notice.h"
 #include "cache/reply.h"
 #include "cache/table.h"
 
@@ -121,6 +122,7 @@ struct fw_cache_local {
     struct fw_table_local *table;
     struct fw_metrics_cache *metrics;
     uint32_t now; /* The cache's clock, as of the begin of this tick. */
+    struct fw_notice notice;
     struct fw_reply reply;
 };
 

@@ -349,6 +349,22 @@ static enum fw_parsed run_state_verbosely(struct fw_session *session, struct fw_
     return parsed;
 }
 
+/* Either of the two, and notes what the first command was that changed something. */
+static enum fw_parsed run_state_noticing(struct fw_session *session, struct fw_cache_local *local,
+                                         struct fw_input *input, bool is_verbose)
+{
+    struct fw_notice_change change = fw_notice_next(session, local, input);
+    uint64_t noted = fw_table_local_noted(local->table);
+    enum fw_parsed parsed =
+        is_verbose ? run_state_verbosely(session, local, input) : run_state(session, local, input);
+    if (!local->notice.has_change && fw_table_local_noted(local->table) != noted) {
+        change.is_binary = session->protocol == FW_PROTOCOL_BINARY;
+        local->notice.has_change = true;
+        local->notice.change = change;
+    }
+    return parsed;
+}
+
 static enum fw_session_end end_of(enum fw_parsed parsed)
 {
     switch (parsed) {
@@ -385,11 +401,13 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
     struct fw_input input = {.next = input_bytes, .end = input_bytes + size, .budget = budget};
     enum fw_parsed parsed = FW_PARSED;
     const bool is_verbose = fw_verbose_is_on();
+    const bool is_special = is_verbose || local->notice.is_on;
     FW_ASSERT(budget > 0);
     while (parsed == FW_PARSED && may_go_on(session, &input)) {
         bool begins = session->state == FW_SESSION_COMMAND;
-        parsed = FW_UNLIKELY(is_verbose) ? run_state_verbosely(session, local, &input)
-                                         : run_state(session, local, &input);
+        parsed = FW_LIKELY(!is_special) ? run_state(session, local, &input)
+                 : local->notice.is_on  ? run_state_noticing(session, local, &input, is_verbose)
+                                        : run_state_verbosely(session, local, &input);
         FW_ASSERT(input.next <= input.end);
         if (begins && (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE)) {
             input.budget--;

@@ -164,6 +164,7 @@ void fw_table_flush(struct fw_table_local *local)
     /* Adds nothing, but unlike a load sees the last number that was given. */
     uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
     fw_table_flush_below(local, number);
+    local->noted++;
     /*
      * Flushed first, looked then; who begins to replicate says so first and looks then, at all
      * items: so one of the two sees the other.

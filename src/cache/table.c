@@ -694,10 +694,16 @@ void fw_hold_renumber(struct fw_hold *hold)
     fw_local_note(hold->local, hold->item);
 }
 
+uint64_t fw_table_local_noted(const struct fw_table_local *local)
+{
+    return local->noted;
+}
+
 void fw_hold_note(struct fw_hold *hold)
 {
     struct fw_changes *changes = &hold->local->table->changes;
     const struct fw_item *item = hold->item;
+    hold->local->noted++;
     if (fw_changes_wants(changes, FW_CHANGES_ON)) {
         fw_changes_append(changes, FW_CHANGE_TOUCH, fw_item_number(item), item->key,
                           item->key_length);

@@ -92,6 +92,9 @@ void fw_table_destroy(struct fw_table *table); /* All locals are gone. */
 FW_MUST_CHECK int fw_table_local_create(struct fw_table_local **local, struct fw_table *table);
 void fw_table_local_destroy(struct fw_table_local *local);
 
+/* How often something was changed through it that replicas have to be told of, now or ever. */
+uint64_t fw_table_local_noted(const struct fw_table_local *local);
+
 /* The time, in seconds of the cache's clock; told to a local as often as its owner likes. */
 void fw_table_local_set_now(struct fw_table_local *local, uint32_t now);
 uint32_t fw_table_local_now(const struct fw_table_local *local);

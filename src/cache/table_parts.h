@@ -85,6 +85,7 @@ struct fw_table_local {
     uint32_t now;
     int32_t changes; /* Items that came, less those that went, that the table was not told of. */
     uint32_t due;    /* Records written and items removed since fw_local_tend(). */
+    uint64_t noted;  /* See fw_table_local_noted(). */
     struct fw_bucket_stash stash;
     uint32_t dead_count;
     struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
@@ -123,6 +124,7 @@ static inline uint64_t fw_table_next(struct fw_table *table)
 static inline void fw_local_note(struct fw_table_local *local, const struct fw_item *item)
 {
     struct fw_changes *changes = &local->table->changes;
+    local->noted++;
     if (fw_changes_wants(changes, FW_CHANGES_ON)) {
         fw_changes_append(changes, FW_CHANGE_KEY, 0, item->key, item->key_length);
     }

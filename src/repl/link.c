@@ -122,18 +122,36 @@ static bool link_send(struct fw_repl_link *link)
 
 /* ---- what the slave says ------------------------------------------------------------------- */
 
+/* The slave has all before the position, and a whole copy: that is what others may count on. */
+static void link_vouch(struct fw_repl_link *link, uint64_t position)
+{
+    FW_YIELD_POINT("link: a slave has confirmed");
+    /* Release, for the acquire in fw_repl_is_confirmed(). */
+    atomic_store_explicit(&link->slot->whole, position + 1, memory_order_release);
+    link->repl->host.confirmed(link->repl->host.server);
+}
+
+/* A mark was answered: also those before it, should a slave answer only the last of several. */
 static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
 {
-    if (!link->has_mark || opaque != link->mark_opaque) {
+    uint32_t number = link->mark_first;
+    while (number != link->mark_next && link->marks[number % FW_REPL_LINK_MARKS].opaque != opaque) {
+        number++;
+    }
+    if (number == link->mark_next) {
         return; /* An answer to something else. */
     }
+    const struct fw_repl_link_mark *mark = &link->marks[number % FW_REPL_LINK_MARKS];
     struct fw_repl_slot *slot = link->slot;
-    link->has_mark = false;
+    link->mark_first = number + 1;
     /* Relaxed: figures. */
-    if (link->mark_is_current) {
-        atomic_store_explicit(&slot->current_ns, link->mark_ns, memory_order_relaxed);
+    if (mark->is_current) {
+        atomic_store_explicit(&slot->current_ns, mark->ns, memory_order_relaxed);
     }
-    atomic_store_explicit(&slot->confirmed, link->mark_position, memory_order_relaxed);
+    atomic_store_explicit(&slot->confirmed, mark->position, memory_order_relaxed);
+    if (mark->is_whole) {
+        link_vouch(link, mark->position);
+    }
 }
 
 /* What came first of what is there, if it is whole. */
@@ -216,6 +234,9 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
     atomic_store_explicit(&link->slot->is_ours, link->is_ours, memory_order_relaxed);
     atomic_store_explicit(&link->slot->sent, position, memory_order_relaxed);
     atomic_store_explicit(&link->slot->confirmed, can_go_on ? position : 0, memory_order_relaxed);
+    if (can_go_on) {
+        link_vouch(link, position);
+    }
     if (link->is_ours) {
         const struct fw_repl_greeting greeting = {
             .history = history,
@@ -345,28 +366,42 @@ static bool link_tell_copied(struct fw_repl_link *link)
     return key != NULL;
 }
 
-/* Behind a batch: a mark, if there is something new to say and none is under way. */
+/* Up to where the slave has been told of all changes. */
+static uint64_t link_told(const struct fw_repl_link *link)
+{
+    return link->position - (link->batch_end - link->batch_next);
+}
+
+/* Behind what is sent: a mark, if there is something new to say. There is room for it. */
 static void link_mark(struct fw_repl_link *link)
 {
     int64_t now = fw_fom_now(&link->fom);
-    bool is_news = link->position != link->mark_position || link->is_whole != link->is_whole_told;
-    if (link->has_mark || (!is_news && now - link->mark_ns < HEARTBEAT_NS)) {
+    uint64_t told = link_told(link);
+    bool is_news = told != link->mark_position || link->is_whole != link->is_whole_told;
+    uint32_t under_way = link->mark_next - link->mark_first;
+    if (under_way == FW_REPL_LINK_MARKS ||
+        (!is_news && (under_way > 0 || now - link->mark_ns < HEARTBEAT_NS))) {
         return;
     }
-    link->mark_is_current = fw_changes_head(link->repl->changes) == link->position;
-    link->mark_count = (link->mark_count + 1) & FW_REPL_MARK_COUNT;
-    link->mark_opaque = link->mark_count | (link->mark_is_current ? FW_REPL_MARK_CURRENT : 0) |
-                        (link->is_whole ? FW_REPL_MARK_WHOLE : 0);
-    link->mark_position = link->position;
+    struct fw_repl_link_mark *mark = &link->marks[link->mark_next % FW_REPL_LINK_MARKS];
+    bool is_current = fw_changes_head(link->repl->changes) == told;
+    *mark = (struct fw_repl_link_mark){.opaque = (link->mark_next & FW_REPL_MARK_COUNT) |
+                                                 (is_current ? FW_REPL_MARK_CURRENT : 0) |
+                                                 (link->is_whole ? FW_REPL_MARK_WHOLE : 0),
+                                       .is_current = is_current,
+                                       .is_whole = link->is_whole,
+                                       .position = told,
+                                       .ns = now};
+    link->mark_next++;
+    link->mark_position = told;
     link->mark_ns = now;
     link->is_whole_told = link->is_whole;
-    link->has_mark = true;
-    const struct fw_repl_mark mark = {
-        .opaque = link->mark_opaque,
-        .position = link->position,
+    const struct fw_repl_mark message = {
+        .opaque = mark->opaque,
+        .position = told,
         .number = fw_table_number(link->repl->host.cache->table),
     };
-    fw_repl_put_mark(link->reply, &mark, link->is_ours);
+    fw_repl_put_mark(link->reply, &message, link->is_ours);
 }
 
 /* Reads on in the log, when the batch is used up. 0, or why the link ends. */
@@ -394,7 +429,6 @@ static int link_fill(struct fw_repl_link *link)
             continue;
         }
         if (link->batch_next == link->batch_end) {
-            link_mark(link); /* All that was read is told. */
             int rc = link_read(link);
             if (rc != 0) {
                 return rc;
@@ -406,7 +440,6 @@ static int link_fill(struct fw_repl_link *link)
                 return rc;
             }
         } else if (!link_tell_copied(link)) {
-            link_mark(link);
             return 0;
         }
     }
@@ -447,8 +480,9 @@ static int link_check(const struct fw_repl_link *link)
         return -EOVERFLOW; /* What follows what it has read is gone. */
     }
     /* Others need not answer: those of yrmcds do not. */
-    if (link->is_ours && link->has_mark &&
-        fw_fom_now(&link->fom) - link->mark_ns > repl->config.timeout_ns) {
+    const struct fw_repl_link_mark *oldest = &link->marks[link->mark_first % FW_REPL_LINK_MARKS];
+    if (link->is_ours && link->mark_first != link->mark_next &&
+        fw_fom_now(&link->fom) - oldest->ns > repl->config.timeout_ns) {
         return -ETIMEDOUT;
     }
     return 0;
@@ -472,6 +506,9 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     }
     bool is_enough = more == 0 || !link_has_room(link) || link->piece_count > 0 ||
                      fw_reply_length(link->reply) >= SEND_ENOUGH;
+    if (is_enough && link->piece_count == 0) {
+        link_mark(link);
+    }
     if (is_enough && !fw_reply_is_empty(link->reply) && !link_send(link)) {
         return link_wait(link);
     }
@@ -518,6 +555,8 @@ static void link_let_go(struct fw_repl_link *link)
 {
     struct fw_repl *repl = link->repl;
     link->is_closing = true;
+    /* Release, as all stores to it: nobody is vouched for any more. */
+    atomic_store_explicit(&link->slot->whole, 0, memory_order_release);
     link_say_why(link);
     if (link->is_quiescing) {
         fw_quiescence_cancel(fw_fom_domain(&link->fom), &link->quiescence);

@@ -12,9 +12,12 @@
  *   CLOSE    leaves the log, ends the copy's job, closes the socket
  *
  * In STREAM a tick encodes some messages and yields; it sends when there is enough, or nothing more
- * to say. Behind each batch of changes it puts a mark, unless one is under way: so a busy stream
- * has a mark per round trip, and an idle one a mark every HEARTBEAT_NS, which says that the master
- * is alive. When the log has been read to its head it waits for news (fw_repl_nudge()).
+ * to say. Each send ends with a mark, which the slave answers when it has applied what stands
+ * before: one per batch, however many changes that has. Several may be under way, so that a change
+ * is confirmed one round trip after it was sent, not after the round trip of the batch before; when
+ * FW_REPL_LINK_MARKS are, the next batches have none until an answer comes. An idle link has a mark
+ * every HEARTBEAT_NS, which says that the master is alive. When the log has been read to its head
+ * it waits for news (fw_repl_nudge()).
  *
  * Its memory: the struct, and one reply of 64 KiB, which large values are not copied into.
  */
@@ -31,7 +34,16 @@
 #include "repl/repl.h"
 #include "repl/stream.h"
 
-enum { FW_REPL_LINK_INPUT = 512 };
+enum { FW_REPL_LINK_INPUT = 512, FW_REPL_LINK_MARKS = 16 };
+
+/* A mark under way. */
+struct fw_repl_link_mark {
+    uint32_t opaque;
+    bool is_current; /* There was nothing behind it in the log. */
+    bool is_whole;
+    uint64_t position;
+    int64_t ns; /* When it was sent. */
+};
 
 struct fw_repl_link {
     struct fw_fom fom;
@@ -57,14 +69,13 @@ struct fw_repl_link {
     bool is_quiescing; /* A request is under way. */
     bool is_closing;
     bool is_closed;
-    bool is_whole;      /* The slave has been told of every item. */
-    bool is_whole_told; /* And a mark has said so. */
-    bool has_mark;      /* Under way, not answered. */
-    bool mark_is_current;
-    uint32_t mark_opaque;
-    uint32_t mark_count;
-    uint64_t mark_position;
-    int64_t mark_ns;  /* When the last was sent. */
+    bool is_whole;       /* The slave has been told of every item. */
+    bool is_whole_told;  /* And a mark has said so. */
+    uint32_t mark_first; /* Of those under way, the oldest, by its number. */
+    uint32_t mark_next;  /* The number of the next; none is under way: the same. */
+    struct fw_repl_link_mark marks[FW_REPL_LINK_MARKS]; /* By their number. */
+    uint64_t mark_position;                             /* Of the last, like the next. */
+    int64_t mark_ns;
     int64_t begin_ns; /* Of the greeting. */
     uint64_t history;
     uint64_t position; /* Where the log is read next. */

@@ -16,6 +16,8 @@ static const struct fw_metric rows[] = {
     ROW(bytes_received, "bytes", "received from a master"),
     ROW(messages_received, "", "messages received from a master"),
     ROW(connects, "", "connections made to a master"),
+    ROW(held, "", "batches of replies that waited for slaves to confirm changes"),
+    ROW(unconfirmed, "", "of those: an error was sent, since too few did in time"),
     ROW(promotions, "", "times the server became master"),
     ROW(demotions, "", "times the server became slave"),
 };

@@ -18,6 +18,8 @@ struct fw_metrics_repl {
     struct fw_counter bytes_received;
     struct fw_counter messages_received;
     struct fw_counter connects;
+    struct fw_counter held;
+    struct fw_counter unconfirmed;
     struct fw_counter promotions;
     struct fw_counter demotions;
 };

@@ -45,5 +45,11 @@ const struct fw_option fw_repl_options[] = {
     ROW(DURATION, retry_ns, "retry", .default_text = "200ms", .unit = "s",
         .min = 10 * INT64_C(1000000), .max = 3600 * (int64_t)FW_NS_PER_S,
         .help = "how long a slave waits before it connects again"),
+    ROW(UINT, ack, "ack", .default_text = "0", .max = FW_REPL_SLAVES_MAX, .unit = "slaves",
+        .help = "answer a command that changes something only when so many slaves have confirmed "
+                "it; 0: at once"),
+    ROW(DURATION, ack_timeout_ns, "ack-timeout", .default_text = "1s", .unit = "s",
+        .min = INT64_C(1000000), .max = 3600 * (int64_t)FW_NS_PER_S,
+        .help = "a client whose change was not confirmed for so long is told an error"),
 };
 const size_t fw_repl_options_count = FW_ARRAY_LENGTH(fw_repl_options);

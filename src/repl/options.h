@@ -24,6 +24,8 @@ struct fw_repl_config {
     uint64_t slaves;
     int64_t timeout_ns;
     int64_t retry_ns;
+    uint64_t ack; /* Slaves that have to confirm a change before it is answered. */
+    int64_t ack_timeout_ns;
 };
 
 extern const struct fw_option fw_repl_options[];

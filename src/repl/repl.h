@@ -69,8 +69,10 @@ struct fw_repl_slot {
     _Atomic uint32_t state; /* enum fw_repl_link_state */
     struct fw_address peer; /* Written by the link before it is CONFIRMING. */
     atomic_bool is_ours;
-    _Atomic uint64_t sent;       /* Position. */
-    _Atomic uint64_t confirmed;  /* Position of the last mark that was answered. */
+    _Atomic uint64_t sent;      /* Position. */
+    _Atomic uint64_t confirmed; /* Position of the last mark that was answered. */
+    /* One behind the position up to which it has everything; 0: its copy is not whole. Release. */
+    _Atomic uint64_t whole;
     _Atomic int64_t current_ns;  /* It has confirmed all that was changed before this time. */
     _Atomic uint64_t bytes_sent; /* Of the stream. */
 };
@@ -102,6 +104,8 @@ struct fw_repl_host {
     struct fw_cache_local *(*local)(void *server, uint32_t core);
     /* A link or the follower has gone. Any thread. */
     void (*gone)(void *server);
+    /* A slave has confirmed something. A link's turn. */
+    void (*confirmed)(void *server);
 };
 
 struct fw_repl {
@@ -158,6 +162,17 @@ static inline void fw_repl_nudge(struct fw_repl *repl)
     if (fw_changes_wants(repl->changes, FW_CHANGES_ON)) {
         fw_repl_nudge_slowly(repl);
     }
+}
+
+/*
+ * Any thread: have so many slaves a whole copy, and have they applied and confirmed all changes
+ * before the position? Who waits for it looks again after host.confirmed().
+ */
+bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position);
+/* Have so many a whole copy at all? */
+static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves)
+{
+    return fw_repl_is_confirmed(repl, slaves, 0);
 }
 
 /*

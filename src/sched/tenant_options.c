@@ -30,6 +30,10 @@ const struct fw_option fw_tenant_options[] = {
         .help = "what would wait longer is refused with an error; 0: nothing is"),
     ROW(BOOL, is_urgent, "urgent", .default_text = "no", .live = true,
         .help = "goes before all others: for administration and health checks"),
+    ROW(INT, repl_ack, "repl-ack", .default_text = "-1", .min = -1, .max = FW_TENANT_ACK_MAX,
+        .live = true,
+        .help = "slaves that have to confirm what it changes before it is answered; -1: as many as "
+                "--repl-ack says"),
 };
 const size_t fw_tenant_options_count = FW_ARRAY_LENGTH(fw_tenant_options);
 

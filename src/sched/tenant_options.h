@@ -20,9 +20,12 @@
 #include "base/reason.h"
 #include "sched/rules.h"
 
+enum { FW_TENANT_ACK_MAX = 16 };
+
 struct fw_tenant_section {
     struct fw_tenant_config due; /* With the name. */
     bool is_urgent;
+    int64_t repl_ack; /* For the server: slaves that have to confirm its changes; -1: as others. */
     struct fw_option_list match;
 };
 

@@ -137,6 +137,7 @@ static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class c
         return FW_GATE_HOLD;
     }
     bool is_read_only =
+        core->doubts.is_short ||
         atomic_load_explicit(&core->server->cache.is_read_only, memory_order_relaxed);
     return connection->is_shed || (is_read_only && class == FW_COMMAND_WRITE) ? FW_GATE_REFUSE
                                                                               : FW_GATE_PASS;
@@ -279,14 +280,42 @@ static ssize_t input_receive(struct fw_connection *connection)
 
 /* ---- replies ------------------------------------------------------------------------------- */
 
+/* Keeps all behind the first `sent` bytes. False: no memory. */
+static bool reply_keep(struct fw_connection *connection, size_t sent)
+{
+    connection->unsent = fw_unsent_create(&connection->core->cache.reply, sent);
+    bool is_kept = connection->unsent != NULL;
+    atomic_store_explicit(&connection->is_kept, is_kept, memory_order_relaxed);
+    return is_kept;
+}
+
+/* Keeps the core's reply until enough slaves have confirmed what it says. False: no memory. */
+static bool reply_hold(struct fw_connection *connection)
+{
+    struct fw_reply *reply = &connection->core->cache.reply;
+    bool is_kept = reply_keep(connection, 0);
+    if (is_kept) {
+        fw_doubt_enter(connection);
+    }
+    fw_reply_clear(reply);
+    return is_kept;
+}
+
 /* Sends the core's reply, and keeps what the socket does not take. False: it is broken. */
 static bool reply_send(struct fw_connection *connection)
 {
     struct fw_server_core *core = connection->core;
     struct fw_reply *reply = &core->cache.reply;
     uint32_t count = fw_reply_finish(reply);
+    if (FW_UNLIKELY(core->cache.notice.has_change) && !fw_doubt_note(connection)) {
+        fw_reply_clear(reply);
+        return false;
+    }
     if (count == 0) {
         return true;
+    }
+    if (FW_UNLIKELY(connection->doubt != NULL) && fw_doubt_holds(connection)) {
+        return reply_hold(connection);
     }
     size_t length = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -300,9 +329,7 @@ static bool reply_send(struct fw_connection *connection)
     }
     if (FW_UNLIKELY(sent >= 0 && (size_t)sent < length)) {
         fw_counter_increment(&core->metrics->replies_kept);
-        connection->unsent = fw_unsent_create(reply, (size_t)sent);
-        is_whole = connection->unsent != NULL;
-        atomic_store_explicit(&connection->is_kept, is_whole, memory_order_relaxed);
+        is_whole = reply_keep(connection, (size_t)sent);
     }
     fw_reply_clear(reply);
     return is_whole;
@@ -467,14 +494,20 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     struct fw_cache_local *cache = &core->cache;
     struct fw_cache_gate *gate = cache->gate;
     uint64_t bytes_before = fw_reply_length(&cache->reply);
+    if (FW_UNLIKELY(core->ruling->has_slaves)) {
+        fw_doubts_begin_run(connection);
+    }
     /* Relaxed: it changes while there are no clients. */
-    if (FW_UNLIKELY(connection->is_shed ||
+    if (FW_UNLIKELY(connection->is_shed || core->doubts.is_short ||
                     atomic_load_explicit(&cache->cache->is_read_only, memory_order_relaxed))) {
         cache->gate = &core->gate;
     }
     struct fw_session_step step = fw_session_run(
         &connection->session, cache, core->input + core->begin, core->end - core->begin);
     cache->gate = gate;
+    if (FW_UNLIKELY(core->ruling->has_slaves)) {
+        fw_doubts_end_run(connection);
+    }
     FW_ASSERT(step.consumed <= core->end - core->begin);
     core->begin += (uint32_t)step.consumed;
     connection->needs_input = step.end == FW_SESSION_INPUT;
@@ -635,7 +668,7 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     struct fw_server_core *core = connection->core;
     struct fw_fom *fom = &connection->fom;
     FW_ASSERT(connection->is_admitted && connection->unsent == NULL);
-    FW_ASSERT(fw_reply_is_empty(&core->cache.reply));
+    FW_ASSERT(fw_reply_is_empty(&core->cache.reply) && !core->cache.notice.has_change);
     int64_t now_ns = core->engine->now;
     if (now_ns != core->now_ns) { /* The first of its round. */
         core->now_ns = now_ns;
@@ -657,11 +690,28 @@ static enum fw_step connection_serve(struct fw_connection *connection)
         return connection->is_admitted ? fw_fom_yield(fom, FW_CONNECTION_SERVE)
                                        : fw_fom_wait(fom, FW_CONNECTION_SERVE);
     case KEPT:
-        return fw_fom_goto(fom, FW_CONNECTION_SEND);
+        return fw_fom_goto(fom,
+                           connection->doubt != NULL ? FW_CONNECTION_HOLD : FW_CONNECTION_SEND);
     case OVER:
         break;
     }
     return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+}
+
+/* Its replies speak of changes that slaves have to confirm. */
+static enum fw_step connection_hold(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    FW_ASSERT(connection->unsent != NULL && !connection->is_admitted);
+    if (fw_doubt_holds(connection)) {
+        int64_t deadline_ns = connection->doubt->deadline_ns;
+        if (fw_fom_now(fom) < deadline_ns) {
+            return fw_fom_wait_until(fom, FW_CONNECTION_HOLD, deadline_ns);
+        }
+        fw_doubt_fail(connection);
+        connection->is_last = true;
+    }
+    return fw_fom_goto(fom, FW_CONNECTION_SEND);
 }
 
 static enum fw_step connection_send(struct fw_connection *connection)
@@ -700,6 +750,7 @@ static void connection_leave_core(struct fw_connection *connection)
     connection_withdraw(connection);
     input_drop(connection);
     unsent_drop(connection);
+    fw_doubt_drop(connection);
     fw_session_fini(&connection->session, &connection->core->cache);
 }
 
@@ -752,6 +803,8 @@ static enum fw_step connection_tick(struct fw_fom *fom)
                                                   : connection_look(connection);
     case FW_CONNECTION_SEND:
         return connection_send(connection);
+    case FW_CONNECTION_HOLD:
+        return connection_hold(connection);
     default:
         return connection_close(connection);
     }
@@ -764,8 +817,12 @@ static enum fw_step connection_tick(struct fw_fom *fom)
  * it has drained before the domain does, so nothing is lost by failing those who wait.
  */
 static const struct fw_phase connection_phases[] = {
-    {"SERVE", FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
+    {"SERVE",
+     FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_HOLD) |
+         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
+     true},
     {"SEND", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
+    {"HOLD", FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
     {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), false},
 };
 
@@ -812,6 +869,7 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     core->unseen_cost = 0;
     core->gate.ask = gate_ask;
     fw_timer_init(&core->sched_timer, core_poll);
+    fw_doubts_init(&core->doubts);
     core->getter = (struct fw_sched_getter){.ready = connection_admitted};
     core->metrics = aligned_alloc(alignof(struct fw_metrics_server), sizeof *core->metrics);
     if (core->metrics == NULL) {
@@ -849,6 +907,7 @@ no_metrics:
 void fw_server_core_fini(struct fw_server_core *core)
 {
     FW_ASSERT(core->owner == NULL && core->serving == NULL);
+    fw_doubts_fini(&core->doubts);
     fw_sched_shutdown(&core->sched);
     fw_sched_fini(&core->sched);
     (void)fw_wheel_cancel(&core->engine->wheel, &core->sched_timer);

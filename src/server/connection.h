@@ -5,7 +5,7 @@
  *       ┌── all is answered, or more to do: waits to be admitted again
  *       ▼   │
  *     SERVE ┴──────────── the socket is full ──────────► SEND
- *       │ ▲                                              │ │
+ *       │ ▲ └── slaves have to confirm ──► HOLD ────────►│ │
  *       │ └──────────────── all is sent ─────────────────┘ │
  *       └─── quit, end, error ──────► CLOSE ◄──────────────┘
  *
@@ -67,6 +67,7 @@
 #include "cache/session.h"
 #include "io/reactor.h"
 #include "sched/rules.h"
+#include "server/doubt.h"
 #include "server/metrics.h"
 #include "server/unsent.h"
 
@@ -101,7 +102,8 @@ struct fw_server_core {
     bool is_open;                   /* Who comes is admitted. */
     struct fw_connection *admitted; /* By the head, which waits for it; or NULL. */
     struct fw_ruling *ruling;
-    struct fw_cache_gate gate;     /* On the cache's local where requests have to be looked at. */
+    struct fw_cache_gate gate; /* On the cache's local where requests have to be looked at. */
+    struct fw_doubts doubts;
     struct fw_message change;      /* See tenancy.c. */
     atomic_bool is_change_sent;    /* And has not run yet. */
     uint32_t tick_cost;            /* Of the tick under way. */
@@ -127,6 +129,7 @@ struct fw_connection {
     struct fw_rule_scope scope;
     struct fw_rule_verdict held; /* Whose the command is that was held. */
     struct fw_unsent *unsent;
+    struct fw_doubt *doubt; /* NULL: there is none. */
     char *rest; /* Input left over from a turn; NULL: none, or it is in the core's buffer. */
     uint32_t rest_length;
     uint32_t wanted; /* So much input must be there before another run makes sense. */
@@ -154,6 +157,7 @@ struct fw_connection {
 enum {
     FW_CONNECTION_SERVE = FW_PHASE_FIRST,
     FW_CONNECTION_SEND,
+    FW_CONNECTION_HOLD,
     FW_CONNECTION_CLOSE,
 };
 

@@ -32,6 +32,11 @@ static void host_gone(void *context)
     fw_reactor_wake(server->reactor);
 }
 
+static void host_confirmed(void *context)
+{
+    fw_doubts_look(context);
+}
+
 int fw_replication_init(struct fw_server *server)
 {
     const struct fw_repl_host host = {.server = server,
@@ -40,7 +45,8 @@ int fw_replication_init(struct fw_server *server)
                                       .cache = &server->cache,
                                       .registry = &server->metrics,
                                       .local = host_local,
-                                      .gone = host_gone};
+                                      .gone = host_gone,
+                                      .confirmed = host_confirmed};
     return fw_repl_init(&server->replication.repl, &server->config.repl, &host);
 }
 

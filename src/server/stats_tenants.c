@@ -111,7 +111,7 @@ void fw_server_stats_tenants(struct fw_server *server, fw_stat_emit emit, void *
             .tenant = fw_tenants_name(server->tenants, i), .emit = emit, .context = context};
         fw_tenants_read(server->tenants, i, &due, &figures);
         rows_tenant(&rows, &due, &figures, cost_all);
-        bool has_rules = i < ruling->text_count && ruling->texts[i] != NULL;
+        bool has_rules = i < ruling->tenant_count && ruling->texts[i] != NULL;
         row(&rows, "match", has_rules && ruling->texts[i][0] != '\0' ? ruling->texts[i] : "-");
     }
     fw_tenancy_put(ruling);

@@ -2,6 +2,7 @@
 #include "server/tenancy.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +28,11 @@ void fw_tenancy_put(struct fw_ruling *ruling)
     if (atomic_fetch_sub_explicit(&ruling->user_count, 1, memory_order_acq_rel) > 1) {
         return;
     }
-    for (uint32_t i = 0; i < ruling->text_count; i++) {
+    for (uint32_t i = 0; i < ruling->tenant_count; i++) {
         free(ruling->texts[i]);
     }
     free(ruling->texts);
+    free(ruling->slaves);
     fw_rules_destroy(ruling->rules);
     free(ruling);
 }
@@ -63,7 +65,7 @@ static int ruling_set_texts(struct fw_ruling *ruling, const struct fw_tenant_sec
     if (ruling->texts == NULL) {
         return -ENOMEM;
     }
-    ruling->text_count = count;
+    ruling->tenant_count = count;
     for (size_t i = 0; i < sections->count; i++) {
         int number = fw_tenants_find(tenants, sections->sections[i]->due.name);
         FW_ASSERT(number >= 0 && (uint32_t)number < count);
@@ -75,15 +77,64 @@ static int ruling_set_texts(struct fw_ruling *ruling, const struct fw_tenant_sec
     return 0;
 }
 
+static int ruling_set_slaves(struct fw_ruling *ruling, const struct fw_tenant_sections *sections,
+                             const struct fw_server *server)
+{
+    const struct fw_repl_config *config = &server->config.repl;
+    ruling->slaves = malloc(ruling->tenant_count);
+    if (ruling->slaves == NULL) {
+        return -ENOMEM;
+    }
+    memset(ruling->slaves, (int)config->ack, ruling->tenant_count);
+    for (size_t i = 0; i < sections->count; i++) {
+        const struct fw_tenant_section *section = sections->sections[i];
+        int number = fw_tenants_find(server->tenants, section->due.name);
+        if (section->repl_ack >= 0) {
+            ruling->slaves[number] = (uint8_t)section->repl_ack;
+        }
+    }
+    for (uint32_t i = 0; i < ruling->tenant_count; i++) {
+        ruling->has_slaves |= ruling->slaves[i] > 0;
+    }
+    return 0;
+}
+
+/* What it asks for is possible. */
+static int slaves_check(const struct fw_tenant_sections *sections,
+                        const struct fw_repl_config *config, struct fw_reason *reason)
+{
+    uint64_t slaves_max = config->is_enabled ? config->slaves : 0;
+    if (config->ack > slaves_max) {
+        return fw_reason_set(reason, -EINVAL,
+                             "--repl-ack %" PRIu64 ": there are at most %" PRIu64 " slaves",
+                             config->ack, slaves_max);
+    }
+    for (size_t i = 0; i < sections->count; i++) {
+        const struct fw_tenant_section *section = sections->sections[i];
+        if (section->repl_ack > (int64_t)slaves_max) {
+            return fw_reason_set(reason, -EINVAL,
+                                 "[tenant %s] repl-ack = %" PRId64 ": there are at most %" PRIu64
+                                 " slaves",
+                                 section->due.name, section->repl_ack, slaves_max);
+        }
+    }
+    return 0;
+}
+
 /* With one user, the caller. */
 static int ruling_create(struct fw_ruling **made, const struct fw_tenant_sections *sections,
-                         struct fw_tenants *tenants, struct fw_reason *reason)
+                         const struct fw_server *server, struct fw_reason *reason)
 {
+    struct fw_tenants *tenants = server->tenants;
+    int rc = slaves_check(sections, &server->config.repl, reason);
+    if (rc != 0) {
+        return rc;
+    }
     struct fw_ruling *ruling = calloc(1, sizeof *ruling);
     if (ruling == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot make rules");
     }
-    int rc = fw_tenant_sections_apply(sections, tenants, &ruling->rules, reason);
+    rc = fw_tenant_sections_apply(sections, tenants, &ruling->rules, reason);
     if (rc != 0) {
         free(ruling);
         return rc;
@@ -91,6 +142,9 @@ static int ruling_create(struct fw_ruling **made, const struct fw_tenant_section
     ruling->is_empty = sections->count == 0;
     atomic_init(&ruling->user_count, 1);
     rc = ruling_set_texts(ruling, sections, tenants);
+    if (rc == 0) {
+        rc = ruling_set_slaves(ruling, sections, server);
+    }
     if (rc != 0) {
         fw_tenancy_put(ruling);
         return fw_reason_errno(reason, rc, "cannot make rules");
@@ -187,7 +241,7 @@ int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
         return fw_reason_errno(reason, rc, "cannot make tenants");
     }
     server->policy = server->config.sched.policy;
-    rc = ruling_create(&server->ruling, sections, server->tenants, reason);
+    rc = ruling_create(&server->ruling, sections, server, reason);
     if (rc != 0) {
         fw_tenants_destroy(server->tenants);
         return rc;
@@ -228,8 +282,7 @@ int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections 
                       enum fw_sched_policy_number policy, struct fw_reason *reason)
 {
     struct fw_ruling *ruling = NULL;
-    int rc =
-        ruling_create(&ruling, sections != NULL ? sections : &no_sections, server->tenants, reason);
+    int rc = ruling_create(&ruling, sections != NULL ? sections : &no_sections, server, reason);
     if (rc != 0) {
         return rc;
     }

@@ -13,6 +13,8 @@
  * which those that wait are handed in again as who they are now. So a core never waits for another,
  * and what it holds does not change while it looks. The last one out frees the old ruling.
  *
+ * A ruling also says how many slaves have to confirm what each tenant changes (server/doubt.h).
+ *
  * When the server drains, every head goes back to first come, first served, which knows no rates.
  */
 #pragma once
@@ -36,8 +38,10 @@ struct fw_ruling {
     _Atomic uint32_t user_count;
     bool is_empty; /* No tenant has a section: all are the default's, and that is due nothing. */
     struct fw_rules *rules;
-    char **texts; /* What each tenant's section says behind `match`, by its number; or NULL. */
-    uint32_t text_count;
+    char **texts;    /* What each tenant's section says behind `match`, by its number; or NULL. */
+    uint8_t *slaves; /* How many have to confirm its changes, by its number. */
+    uint32_t tenant_count;
+    bool has_slaves; /* Any of them is not 0. */
 };
 
 /* Makes the tenants and the first ruling of server->config. */

@@ -61,6 +61,28 @@ void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table)
     free(unsent);
 }
 
+void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_t keep,
+                   const char *last, size_t last_length)
+{
+    uint32_t count = 0;
+    FW_ASSERT(unsent->first == 0 && last_length > 0 && last_length <= sizeof unsent->last);
+    for (uint32_t i = 0; i < unsent->count; i++) {
+        struct iovec *piece = &unsent->pieces[i];
+        piece->iov_len = keep < piece->iov_len ? keep : piece->iov_len;
+        keep -= piece->iov_len;
+        if (piece->iov_len > 0) {
+            count = i + 1;
+        } else if (unsent->bodies[i] != NULL) {
+            fw_body_unref(table, unsent->bodies[i]);
+        }
+    }
+    FW_ASSERT(keep == 0);
+    memcpy(unsent->last, last, last_length);
+    unsent->pieces[count] = (struct iovec){.iov_base = unsent->last, .iov_len = last_length};
+    unsent->bodies[count] = NULL;
+    unsent->count = count + 1;
+}
+
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent)
 {
     while (sent > 0) {

@@ -20,11 +20,14 @@
 #include "cache/reply.h"
 #include "cache/table.h"
 
+enum { FW_UNSENT_LAST_MAX = 96 };
+
 struct fw_unsent {
     uint32_t first; /* The piece that is sent next. */
     uint32_t count; /* Of all pieces. */
-    struct iovec pieces[FW_REPLY_PIECES_MAX];
-    struct fw_body *bodies[FW_REPLY_PIECES_MAX]; /* NULL for bytes. */
+    struct iovec pieces[FW_REPLY_PIECES_MAX + 1];
+    struct fw_body *bodies[FW_REPLY_PIECES_MAX + 1]; /* NULL for bytes. */
+    char last[FW_UNSENT_LAST_MAX];                   /* What cut() has put behind the rest. */
     char bytes[];
 };
 
@@ -32,6 +35,13 @@ struct fw_unsent {
  * memory. The reply is as before. */
 struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent);
 void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table);
+
+/*
+ * Nothing was sent of it yet: drops all behind the first `keep` bytes, of which it has no fewer,
+ * and puts something else there, of at most FW_UNSENT_LAST_MAX bytes.
+ */
+void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_t keep,
+                   const char *last, size_t last_length);
 
 /* So many bytes have been sent. True: that was all. */
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent);

@@ -148,6 +148,32 @@ static void test_bodies_that_were_sent(void **state)
     fw_unsent_destroy(unsent, local);
 }
 
+/* Whatever is kept of it, what was put behind follows, and nothing else. */
+static void test_cut_short(void **state)
+{
+    (void)state;
+    static const char last[] = "SERVER_ERROR\r\n";
+    for (size_t keep = 0; keep <= whole_length; keep += keep % 9000 < 100 ? 1 : 997) {
+        struct fw_unsent *unsent = fw_unsent_create(reply, 0);
+        assert_non_null(unsent);
+        fw_unsent_cut(unsent, local, keep, last, sizeof last - 1);
+        size_t at = 0;
+        while (at < keep) {
+            const struct iovec *piece = &unsent->pieces[unsent->first];
+            size_t length = piece->iov_len;
+            assert_true(at + length <= keep);
+            assert_memory_equal(piece->iov_base, whole + at, length);
+            assert_false(fw_unsent_advance(unsent, length));
+            at += length;
+        }
+        assert_int_equal(unsent->pieces[unsent->first].iov_len, sizeof last - 1);
+        assert_memory_equal(unsent->pieces[unsent->first].iov_base, last, sizeof last - 1);
+        assert_true(fw_unsent_advance(unsent, sizeof last - 1));
+        fw_unsent_destroy(unsent, local);
+    }
+    assert_int_equal(atomic_load(&body->references), 4);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -164,7 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_REPLY(test_every_cut),           WITH_REPLY(test_steps_across_pieces),
         WITH_REPLY(test_keeps_what_it_needs), WITH_REPLY(test_bodies_that_were_sent),
-        WITH_REPLY(test_no_memory),
+        WITH_REPLY(test_cut_short),           WITH_REPLY(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -372,9 +372,8 @@ MUTANTS = [
            [("    fw_local_note(local, hold->item);\n    fw_local_bury", "    fw_local_bury")]),
     Mutant("mark-ahead-of-what-was-told", LINK, "repl-faults",
            "a slave that comes back goes on behind changes that it never heard of",
-           [("            link_mark(link); /* All that was read is told. */\n"
-             "            int rc = link_read(link);\n",
-             "            int rc = link_read(link);\n            link_mark(link);\n")]),
+           [("    return link->position - (link->batch_end - link->batch_next);\n",
+             "    return link->position;\n")]),
     Mutant("numbers-of-the-old-master-given-again", REPL, "repl",
            "a new master gives out CAS that the old one gave, and that it never heard of",
            [("        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);\n",

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: in acknowledged mode a change is answered when enough slaves have it, and with an error when they do not; replies
+keep their order, and who only reads does not wait.
+Method: slaves that this test plays itself, byte by byte, so that it decides when a change is confirmed; and real ones. Nothing
+is waited for by time: a reply that must not come is looked for behind others that do."""
+
+import contextlib
+import signal
+import socket
+import struct
+import subprocess
+
+import pytest
+from served import START_S, wait_for
+from test_repl import following, message, replication_address, served, settle, stats
+
+NOOP = 0x0a
+WHOLE = 1 << 30
+ERROR = b"SERVER_ERROR not confirmed by enough replicas\r\n"
+LONG = "600s"
+
+
+class Slave:
+    """One that says what it is told to say."""
+
+    def __init__(self, master):
+        host, port = replication_address(master).rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), START_S)
+        self.input = b""
+        self.marks = []  # Not answered.
+        self.keys = []
+        self.socket.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def hear(self):
+        """One message: its opcode."""
+        while len(self.input) < 24 or len(self.input) < 24 + struct.unpack(">I", self.input[8:12])[0]:
+            data = self.socket.recv(65536)
+            assert data, "the master has ended the link"
+            self.input += data
+        opcode, length = self.input[1], struct.unpack(">I", self.input[8:12])[0]
+        key_length, extras = struct.unpack(">H", self.input[2:4])[0], self.input[4]
+        if opcode == NOOP:
+            self.marks.append(struct.unpack(">I", self.input[12:16])[0])
+        else:
+            self.keys.append(self.input[24 + extras:24 + extras + key_length])
+        self.input = self.input[24 + length:]
+        return opcode
+
+    def hear_key(self, key):
+        """Until it was told of the key and of the mark behind it."""
+        while key not in self.keys:
+            self.hear()
+        self.keys.clear()
+        self.marks.clear()
+        while not self.marks:
+            self.hear()
+
+    def confirm(self):
+        opaque = self.marks[-1]
+        self.marks.clear()
+        self.socket.sendall(struct.pack(">BBHBBHIIQ", 0x81, NOOP, 0, 0, 0, 0, 0, opaque, 0))
+
+    def become_whole(self, client):
+        while not self.marks or not self.marks[-1] & WHOLE:
+            self.hear()
+        self.confirm()
+        wait_for(lambda: any(name.endswith(":state") and value == "streaming" for name, value in stats(client).items()))
+        # It counts when the answer was heard, and then a write is taken.
+        wait_for(lambda: client.ask(b"delete nothing\r\n") == b"NOT_FOUND\r\n")
+
+
+@contextlib.contextmanager
+def acknowledged(fairway, *arguments, timeout=LONG, slaves="1"):
+    with served(fairway, "--repl-ack", slaves, "--repl-ack-timeout", timeout, "--repl-timeout", LONG,
+                *arguments) as master:
+        with master.connect() as client:
+            yield master, client
+
+
+def test_a_reply_waits_for_the_slave_and_others_do_not(fairway):
+    with acknowledged(fairway) as (master, client), Slave(master) as slave, master.connect() as other:
+        slave.become_whole(client)
+        client.send(b"get none\r\nset a 0 0 1\r\n1\r\nget a\r\n")
+        slave.hear_key(b"a")
+        # Another reads it, and is answered, however often; the writer is not.
+        for _ in range(20):
+            assert other.get(b"a") == b"1"
+        assert stats(other)["held"] == "1" and stats(other)["unconfirmed"] == "0"
+        client.socket.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.socket.recv(1, socket.MSG_PEEK)
+        client.socket.settimeout(START_S)
+        slave.confirm()
+        for line in (b"END\r\n", b"STORED\r\n", b"VALUE a 0 1\r\n", b"1\r\n", b"END\r\n"):
+            assert client.line() == line
+
+
+def test_one_mark_confirms_a_whole_batch(fairway):
+    with acknowledged(fairway) as (master, client), Slave(master) as slave:
+        slave.become_whole(client)
+        client.send(b"".join(b"set key-%d 0 0 1\r\n1\r\n" % i for i in range(50)))
+        slave.hear_key(b"key-49")
+        slave.confirm()
+        for _ in range(50):
+            assert client.line() == b"STORED\r\n"
+        assert int(stats(client)["held"]) < 10
+
+
+@pytest.mark.parametrize("words, replies", [
+    (b"set a 0 0 1\r\n1\r\n", b""),
+    (b"get none\r\nset a 0 0 1\r\n1\r\nget a\r\n", b"END\r\n"),
+    (b"set a 0 0 1 noreply\r\n1\r\nget a\r\n", b""),
+    (b"ms a 1\r\n1\r\n", b""),
+    (b"set a 0 0 30000\r\n" + b"v" * 30000 + b"\r\n", b""),
+    (b"mn\r\nflush_all\r\n", b"MN\r\n"),
+    (b"mn\r\ntouch there 100\r\n", b"MN\r\n"),
+    (b"gat 100 there\r\n", b""),
+    (b"get there\r\ndelete there\r\n", b"VALUE there 0 1\r\n1\r\nEND\r\n"),
+])
+def test_at_the_time_out_the_client_is_told_an_error(fairway, words, replies):
+    with acknowledged(fairway, timeout="1ms") as (master, client), Slave(master) as slave:
+        slave.become_whole(client)
+        client.send(b"set there 0 0 1\r\n1\r\n")
+        slave.hear_key(b"there")
+        slave.confirm()
+        assert client.line() in (b"STORED\r\n", ERROR)  # Whoever was faster.
+        with master.connect() as writer:
+            writer.send(words)
+            assert writer.file.read() == replies + ERROR
+            with master.connect() as reader:
+                assert int(stats(reader)["unconfirmed"]) >= 1
+
+
+def test_the_binary_protocol_says_it_too(fairway):
+    quiet, opaque = 0x11, 0xdeadbeef
+    with acknowledged(fairway, timeout="1ms") as (master, client), Slave(master) as slave:
+        slave.become_whole(client)
+        with master.connect() as writer:
+            request = bytearray(message(quiet, bytes(8), b"a", b"1"))
+            request[12:16] = struct.pack(">I", opaque)
+            writer.send(bytes(request) + message(NOOP))
+            answer = writer.file.read()
+            magic, opcode, _, _, _, status, length, tag, _ = struct.unpack(">BBHBBHIIQ", answer[:24])
+            assert (magic, opcode, status, tag, length) == (0x81, quiet, 0x86, opaque, len(answer) - 24)
+
+
+def test_the_answer_to_a_noop_covers_the_quiet_ones_before(fairway):
+    with acknowledged(fairway) as (master, client), Slave(master) as slave, master.connect() as writer:
+        slave.become_whole(client)
+        writer.send(message(0x11, bytes(8), b"a", b"1"))
+        slave.hear_key(b"a")  # It was done, in a turn of its own, and nothing was replied.
+        writer.send(message(NOOP))
+        wait_for(lambda: stats(client)["held"] == "1")
+        slave.confirm()
+        assert writer.file.read(24)[:2] == b"\x81\x0a"
+
+
+def test_without_enough_slaves_writes_are_refused_before_they_begin(fairway):
+    with acknowledged(fairway, slaves="2") as (master, client), Slave(master):
+        refused = b"SERVER_ERROR out of capacity, try again later\r\n"
+        with following(fairway, master) as slave, slave.connect() as reader:
+            wait_for(lambda: stats(reader)["link"] == "streaming")
+            # The other has confirmed nothing: it is copying, whatever it was sent.
+            assert client.ask(b"set a 0 0 1\r\n1\r\n") == refused
+            assert client.get(b"a") is None
+            with following(fairway, master) as third, third.connect() as reader:
+                wait_for(lambda: client.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n")
+                assert reader.get(b"a") == b"1"
+        wait_for(lambda: client.ask(b"set a 0 0 1\r\n2\r\n") == refused)
+
+
+def test_two_of_three_slaves_suffice(fairway):
+    with acknowledged(fairway, slaves="2") as (master, client), Slave(master) as mute:
+        with following(fairway, master) as first, following(fairway, master) as second:
+            with first.connect() as one, second.connect() as two:
+                wait_for(lambda: client.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n")
+                for i in range(100):
+                    assert client.ask(b"set a 0 0 3\r\n%03d\r\n" % i) == b"STORED\r\n"
+                    assert one.get(b"a") == two.get(b"a") == b"%03d" % i
+        assert not mute.marks
+
+
+def test_a_frozen_slave_makes_errors_and_no_silence(fairway):
+    with acknowledged(fairway, timeout="50ms") as (master, client), following(fairway, master) as slave:
+        def is_taken():
+            with master.connect() as writer:
+                return writer.ask(b"set a 0 0 1\r\n3\r\n") == b"STORED\r\n"
+        wait_for(is_taken)
+        slave.stop()
+        try:
+            for i in range(3):
+                with master.connect() as writer:
+                    assert writer.ask(b"set a 0 0 1\r\n%d\r\n" % i) == ERROR and writer.at_end()
+        finally:
+            slave.process.send_signal(signal.SIGCONT)
+        with slave.connect() as reader:
+            settle(client, reader)
+            assert reader.get(b"a") == b"2"
+        wait_for(is_taken)
+
+
+def test_a_tenant_may_want_it_otherwise(fairway, tmp_path):
+    configuration = tmp_path / "conf"
+    configuration.write_text("[tenant careful]\nmatch = prefix careful:\nrepl-ack = 1\n")
+    with served(fairway, "--config", configuration, "--repl-timeout", LONG) as master, master.connect() as client:
+        # There is no slave, and only the one who wants one is refused.
+        assert client.ask(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
+        assert client.ask(b"set careful:a 0 0 1\r\n1\r\n").startswith(b"SERVER_ERROR")
+        assert client.get(b"a") == b"1" and client.get(b"careful:a") is None
+        with Slave(master) as slave:
+            while not slave.marks or not slave.marks[-1] & WHOLE:
+                slave.hear()
+            slave.confirm()
+            wait_for(lambda: client.ask(b"delete careful:none\r\n") == b"NOT_FOUND\r\n")
+            client.send(b"set b 0 0 1\r\n1\r\nset careful:a 0 0 1\r\n1\r\n")
+            slave.hear_key(b"careful:a")
+            slave.confirm()
+            assert client.line() == b"STORED\r\n" and client.line() == b"STORED\r\n"
+            assert client.ask(b"set c 0 0 1\r\n1\r\n") == b"STORED\r\n"  # Confirmed by nobody.
+
+
+@pytest.mark.parametrize("arguments", [["--repl-ack", "1"], ["--repl-enable", "--repl-slaves", "1", "--repl-ack", "2"]])
+def test_what_cannot_be_had_is_refused_at_the_start(fairway, arguments):
+    done = subprocess.run([fairway, "serve", "--listen", "127.0.0.1:0", *arguments], capture_output=True, text=True,
+                          timeout=2 * START_S, check=False)
+    assert done.returncode != 0 and "--repl-ack" in done.stderr
