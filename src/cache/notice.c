@@ -6,6 +6,7 @@
 #include "base/endian.h"
 #include "cache/binary.h"
 #include "cache/cache.h"
+#include "cache/gate.h"
 #include "cache/parser.h"
 #include "cache/session.h"
 
@@ -17,11 +18,24 @@ static_assert(FW_BINARY_HEADER + sizeof binary_error <= FW_NOTICE_ERROR_MAX, "th
 
 enum { OPCODE = 1, OPAQUE = 12 }; /* Where they stand in a header. */
 
+static bool is_command_write(const struct fw_session *session, const struct fw_input *input)
+{
+    struct fw_gate_view view;
+    if (session->state != FW_SESSION_COMMAND || input->next == input->end) {
+        return false;
+    }
+    bool is_binary = (uint8_t)input->next[0] == FW_BINARY_REQUEST;
+    return (is_binary ? fw_binary_view(input, &view) : fw_text_view(input, &view)) &&
+           view.class == FW_COMMAND_WRITE;
+}
+
 struct fw_notice_change fw_notice_next(const struct fw_session *session,
                                        const struct fw_cache_local *local,
-                                       const struct fw_input *input)
+                                       const struct fw_input *input, bool *is_write)
 {
     struct fw_notice_change change = {.before = fw_reply_length(&local->reply)};
+    *is_write = !local->notice.refuses_write &&
+                (session->state == FW_SESSION_BODY || is_command_write(session, input));
     if (session->state == FW_SESSION_BODY) {
         change.opcode = session->pending->opcode;
         change.opaque = session->pending->opaque;

@@ -349,15 +349,17 @@ static enum fw_parsed run_state_verbosely(struct fw_session *session, struct fw_
     return parsed;
 }
 
-/* Either of the two, and notes what the first command was that changed something. */
+/* Either of the two, and notes which command was the first that changed something or was to. */
 static enum fw_parsed run_state_noticing(struct fw_session *session, struct fw_cache_local *local,
                                          struct fw_input *input, bool is_verbose)
 {
-    struct fw_notice_change change = fw_notice_next(session, local, input);
+    bool is_write;
+    struct fw_notice_change change = fw_notice_next(session, local, input, &is_write);
     uint64_t noted = fw_table_local_noted(local->table);
     enum fw_parsed parsed =
         is_verbose ? run_state_verbosely(session, local, input) : run_state(session, local, input);
-    if (!local->notice.has_change && fw_table_local_noted(local->table) != noted) {
+    is_write = (is_write && parsed == FW_PARSED) || fw_table_local_noted(local->table) != noted;
+    if (is_write && !local->notice.has_change) {
         change.is_binary = session->protocol == FW_PROTOCOL_BINARY;
         local->notice.has_change = true;
         local->notice.change = change;

@@ -27,18 +27,17 @@ void fw_doubts_begin_run(struct fw_connection *connection)
     uint32_t tenant = connection->request.class.tenant;
     FW_ASSERT(tenant < core->ruling->tenant_count);
     doubts->slaves = core->ruling->slaves[tenant];
-    doubts->noted = fw_table_local_noted(core->cache.table);
     /* A slave's own clients change nothing. */
     doubts->is_short = !fw_repl_has_whole(repl_of(connection), doubts->slaves);
     core->cache.notice.is_on = doubts->slaves > 0;
+    core->cache.notice.refuses_write = doubts->is_short;
 }
 
 void fw_doubts_end_run(struct fw_connection *connection)
 {
     struct fw_server_core *core = connection->core;
     struct fw_doubts *doubts = &core->doubts;
-    bool has_changed = fw_table_local_noted(core->cache.table) != doubts->noted;
-    if (has_changed && doubts->slaves > doubts->batch) {
+    if (core->cache.notice.has_change && doubts->slaves > doubts->batch) {
         doubts->batch = doubts->slaves;
     }
     doubts->is_short = false;

@@ -58,7 +58,6 @@ struct fw_doubts {
     atomic_bool is_sent; /* The message, and it has not run yet. */
     bool is_short;       /* In a run: there are too few slaves to begin with. */
     uint32_t slaves;     /* In a run: how many must confirm what it changes. */
-    uint64_t noted;      /* By the table, when the run began. */
     uint32_t batch;      /* How many must confirm what the batch has changed so far. */
 };
 

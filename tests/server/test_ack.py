@@ -101,6 +101,29 @@ def test_a_reply_waits_for_the_slave_and_others_do_not(fairway):
             assert client.line() == line
 
 
+def test_a_write_that_changes_nothing_waits_for_what_it_saw(fairway):
+    """A delete that was not confirmed is tried again, and finds nothing: that must not be believed too early."""
+    with acknowledged(fairway) as (master, client), Slave(master) as slave, master.connect() as other:
+        slave.become_whole(client)
+        client.send(b"set a 0 0 1\r\n1\r\n")
+        slave.hear_key(b"a")
+        slave.confirm()
+        assert client.line() == b"STORED\r\n"
+        client.send(b"delete a\r\n")
+        slave.hear_key(b"a")
+        for held, words in ((3, b"delete a\r\n"), (4, b"replace a 0 0 1\r\n1\r\n")):
+            with master.connect() as again:
+                again.send(words)
+                wait_for(lambda: stats(other)["held"] == str(held))  # pylint: disable=cell-var-from-loop
+        with master.connect() as again:
+            again.send(b"delete a\r\n")
+            wait_for(lambda: stats(other)["held"] == "5")
+            slave.confirm()
+            assert client.line() == b"DELETED\r\n" and again.line() == b"NOT_FOUND\r\n"
+        # Now it is confirmed that it is gone, and nobody waits.
+        assert client.ask(b"delete a\r\n") == b"NOT_FOUND\r\n" and stats(other)["held"] == "5"
+
+
 def test_one_mark_confirms_a_whole_batch(fairway):
     with acknowledged(fairway) as (master, client), Slave(master) as slave:
         slave.become_whole(client)
