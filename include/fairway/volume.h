@@ -73,8 +73,8 @@
  * close of volumes take turns behind a lock. All of them block, so in a server they run as jobs.
  *
  * Limits: FW_VOLUME_EXTENTS_MAX extents in a group and in a volume, FW_VOLUME_VOLUMES_MAX volumes,
- * FW_VOLUME_HOSTS_MAX hosts. One host at a time uses a volume; opening it looks for that, but two
- * that open at the same moment are kept apart by whoever attaches volumes, not here.
+ * FW_VOLUME_HOSTS_MAX hosts. One host at a time uses a volume. Of two that open it at the same
+ * moment at most one gets it, and possibly none: who opens says so in its ring, and then looks.
  */
 #pragma once
 

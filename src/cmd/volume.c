@@ -59,7 +59,7 @@ static const struct fw_option volume_options[] = {
     FW_OPTION_STRING(struct fw_cmd_volume, backup, .name = "backup", .default_text = "",
                      .help = "adopt: where to keep LVM's metadata; empty is LVM's archive"),
     FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
-                     .help = "attach: serve the volume by NBD on this socket"),
+                     .help = "attach: serve volumes by NBD on this socket"),
     FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",
                      .help = "attach: as whom this host is connected; empty is its own name"),
     FW_OPTION_STRING(struct fw_cmd_volume, plugin, .name = "plugin", .default_text = "fairway",
@@ -145,12 +145,8 @@ static enum fw_cmd_status order(const struct fw_cmd_volume *config, enum fw_volu
 
 /* ---- what looks at it ---- */
 
-struct view {
-    struct fw_volume_metadata metadata;
-    struct fw_volume_geometry geometry;
-};
-
-static enum fw_cmd_status view_read(const struct fw_cmd_volume *config, struct view *view)
+enum fw_cmd_status fw_cmd_volume_look(const struct fw_cmd_volume *config,
+                                      struct fw_cmd_volume_view *view)
 {
     const struct fw_disk_options options = {.path = config->path,
                                             .flags = FW_DISK_READ_ONLY | FW_DISK_DIRECT};
@@ -189,8 +185,8 @@ static void json_number(struct fw_json *json, const char *key, uint64_t value)
 }
 
 /* The extents of a volume or host, a run at a time: [logical,] extent, count. */
-static void json_extents(struct fw_json *json, const struct view *view, enum fw_volume_state state,
-                         uint32_t index)
+static void json_extents(struct fw_json *json, const struct fw_cmd_volume_view *view,
+                         enum fw_volume_state state, uint32_t index)
 {
     const struct fw_volume_metadata *metadata = &view->metadata;
     bool placed = state == FW_VOLUME_IS_PLACED;
@@ -220,7 +216,8 @@ static void json_extents(struct fw_json *json, const struct view *view, enum fw_
     fw_json_array_end(json);
 }
 
-static void json_volumes(struct fw_json *json, const struct view *view, bool with_extents)
+static void json_volumes(struct fw_json *json, const struct fw_cmd_volume_view *view,
+                         bool with_extents)
 {
     const struct fw_volume_metadata *metadata = &view->metadata;
     fw_json_key(json, "volumes");
@@ -254,7 +251,8 @@ static void json_volumes(struct fw_json *json, const struct view *view, bool wit
     fw_json_array_end(json);
 }
 
-static void json_hosts(struct fw_json *json, const struct view *view, bool with_extents)
+static void json_hosts(struct fw_json *json, const struct fw_cmd_volume_view *view,
+                       bool with_extents)
 {
     fw_json_key(json, "hosts");
     fw_json_array_begin(json);
@@ -277,7 +275,7 @@ static void json_hosts(struct fw_json *json, const struct view *view, bool with_
     fw_json_array_end(json);
 }
 
-static void json_group(struct fw_json *json, const struct view *view)
+static void json_group(struct fw_json *json, const struct fw_cmd_volume_view *view)
 {
     fw_json_key(json, "uuid");
     json_uuid(json, &view->geometry.uuid);
@@ -291,7 +289,7 @@ static void json_group(struct fw_json *json, const struct view *view)
 
 enum { SHOW_GROUP = 1 << 0, SHOW_VOLUMES = 1 << 1, SHOW_HOSTS = 1 << 2, SHOW_EXTENTS = 1 << 3 };
 
-static void show_json(const struct view *view, unsigned what)
+static void show_json(const struct fw_cmd_volume_view *view, unsigned what)
 {
     struct fw_json json;
     fw_tool_json_begin(&json);
@@ -309,7 +307,7 @@ static void show_json(const struct view *view, unsigned what)
     fw_tool_json_end(&json);
 }
 
-static void show_volumes(const struct view *view)
+static void show_volumes(const struct fw_cmd_volume_view *view)
 {
     const struct fw_volume_metadata *metadata = &view->metadata;
     (void)printf("%-24s %10s %10s  %s\n", "VOLUME", "EXTENTS", "PLACED", "OPEN ON");
@@ -324,7 +322,7 @@ static void show_volumes(const struct view *view)
     }
 }
 
-static void show_hosts(const struct view *view)
+static void show_hosts(const struct fw_cmd_volume_view *view)
 {
     (void)printf("%-24s %10s %10s\n", "HOST", "POOL", "SET ASIDE");
     for (uint32_t h = 0; h < FW_VOLUME_HOSTS_MAX; h++) {
@@ -338,8 +336,8 @@ static void show_hosts(const struct view *view)
 
 static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what)
 {
-    struct view view = {.metadata = {.extent_count = 0}};
-    enum fw_cmd_status status = view_read(config, &view);
+    struct fw_cmd_volume_view view = {.metadata = {.extent_count = 0}};
+    enum fw_cmd_status status = fw_cmd_volume_look(config, &view);
     if (status != FW_CMD_OK) {
         return status;
     }
@@ -365,12 +363,12 @@ static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what
 /* All hosts, one after the other, and then the manager; or one host. */
 static enum fw_cmd_status volume_shutdown(const struct fw_cmd_volume *config)
 {
-    struct view view = {.metadata = {.extent_count = 0}};
+    struct fw_cmd_volume_view view = {.metadata = {.extent_count = 0}};
     struct fw_ring_reason reason = {.text = ""};
     if (config->name != NULL) {
         return order(config, FW_VOLUME_DO_DISCONNECT);
     }
-    enum fw_cmd_status status = view_read(config, &view);
+    enum fw_cmd_status status = fw_cmd_volume_look(config, &view);
     if (status != FW_CMD_OK) {
         return status;
     }
@@ -437,7 +435,7 @@ static const struct action {
      .run = fw_cmd_volume_agent},
     {.name = "attach",
      .noun = "VOLUME",
-     .summary = "serve the volume by --nbd, and be the host's agent",
+     .summary = "serve volumes by --nbd, this one too, and be the host's agent",
      .run = fw_cmd_volume_attach},
     {.name = "detach",
      .summary = "end what serves on the socket PATH",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of `fairway volume` share: its options, and the two actions that run until they
- * are told to end (volume_run.c).
+ * What the files of `fairway volume` share: its options, what a group looks like now, and the two
+ * actions that run until they are told to end (volume_run.c).
  */
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "cmd/cmd.h"
+#include "volume/store.h"
 
 struct fw_cmd_volume {
     uint64_t size;
@@ -33,6 +34,15 @@ struct fw_cmd_volume {
     const char *path;
     const char *name; /* Of the volume or host; NULL: none was given. */
 };
+
+struct fw_cmd_volume_view {
+    struct fw_volume_metadata metadata; /* To be ended by its user. */
+    struct fw_volume_geometry geometry;
+};
+
+/* volume.c. What is true now; or says what is wrong. */
+enum fw_cmd_status fw_cmd_volume_look(const struct fw_cmd_volume *config,
+                                      struct fw_cmd_volume_view *view);
 
 enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config);
 enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config);

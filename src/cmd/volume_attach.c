@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fairway volume attach, fairway volume detach: start and end an nbdkit that serves a volume on a
- * socket. Beside the socket stand its number (.pid), what it said when it started (.log), and the
- * sign that it serves (.ready).
+ * fairway volume attach, fairway volume detach: start and end an nbdkit that serves the volumes of
+ * a group on a socket, each as an export of its name. To attach another one is only to see that it
+ * is there: the nbdkit that runs serves it too. Beside the socket stand its number (.pid), what it
+ * said when it started (.log), the sign that it serves (.ready), for which host of which group
+ * (.for), and a lock for those who attach at the same moment (.lock).
  *
  * It may be killed as well, with no more harm than to a disk whose machine lost power; so detach
  * does that to one that does not end by itself, because somebody has it mounted still, or waits for
@@ -25,13 +27,16 @@ enum {
     WORD_SIZE = PATH_SIZE + 16,
     LOG_MAX = 64 << 10,
     LOOK_MS = 20,
-    NAME_SIZE = 256
+    NAME_SIZE = 256,
+    FILE_MODE = 0644,
 };
 
 struct beside {
     char pid[PATH_SIZE];
     char log[PATH_SIZE];
     char ready[PATH_SIZE];
+    char purpose[PATH_SIZE];
+    char lock[PATH_SIZE];
 };
 
 static void beside_make(struct beside *beside, const char *socket)
@@ -39,6 +44,8 @@ static void beside_make(struct beside *beside, const char *socket)
     (void)snprintf(beside->pid, sizeof beside->pid, "%s.pid", socket);
     (void)snprintf(beside->log, sizeof beside->log, "%s.log", socket);
     (void)snprintf(beside->ready, sizeof beside->ready, "%s.ready", socket);
+    (void)snprintf(beside->purpose, sizeof beside->purpose, "%s.for", socket);
+    (void)snprintf(beside->lock, sizeof beside->lock, "%s.lock", socket);
 }
 
 static void beside_remove(const struct beside *beside, const char *socket)
@@ -46,6 +53,7 @@ static void beside_remove(const struct beside *beside, const char *socket)
     fw_process_pid_file_remove(beside->pid);
     fw_process_pid_file_remove(beside->log);
     fw_process_pid_file_remove(beside->ready);
+    fw_process_pid_file_remove(beside->purpose);
     fw_process_pid_file_remove(socket);
 }
 
@@ -77,48 +85,49 @@ static enum fw_cmd_status tell_why(const struct fw_cmd_volume *config, const str
     return status;
 }
 
-/* Starts it; it goes into the background when it knows that it can serve. */
-static int serve(const struct fw_cmd_volume *config, const struct beside *beside,
-                 struct fw_reason *reason)
-{
-    char words[4][WORD_SIZE];
+struct served {
+    const struct fw_cmd_volume *config;
+    struct beside beside;
     char host[NAME_SIZE];
+    char purpose[WORD_SIZE + NAME_SIZE];
+};
+
+/* Starts it; it goes into the background when it knows that it can serve. */
+static int serve(const struct served *served, struct fw_reason *reason)
+{
+    const struct fw_cmd_volume *config = served->config;
+    const struct beside *beside = &served->beside;
+    char words[4][WORD_SIZE];
     pid_t child;
-    fw_process_host_name(host, sizeof host);
     (void)snprintf(words[0], WORD_SIZE, "path=%s", config->path);
-    (void)snprintf(words[1], WORD_SIZE, "host=%s", config->host[0] != '\0' ? config->host : host);
+    (void)snprintf(words[1], WORD_SIZE, "host=%s", served->host);
     (void)snprintf(words[2], WORD_SIZE, "volume=%s", config->name);
     (void)snprintf(words[3], WORD_SIZE, "ready=%s", beside->ready);
     const char *const arguments[] = {"nbdkit",    "--unix",       config->nbd, "--pidfile",
                                      beside->pid, config->plugin, words[0],    words[1],
                                      words[2],    words[3],       NULL};
-    int rc = fw_spawn_start(arguments, beside->log, &child, reason);
+    int rc = fw_file_replace(beside->purpose, served->purpose, strlen(served->purpose), FILE_MODE,
+                             reason);
+    if (rc == 0) {
+        rc = fw_spawn_start(arguments, beside->log, &child, reason);
+    }
     return rc == 0 ? fw_spawn_wait(child) : rc;
 }
 
-enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
+static enum fw_cmd_status serve_begin(const struct served *served)
 {
-    struct beside beside;
+    const struct fw_cmd_volume *config = served->config;
     struct fw_reason reason;
     struct fw_parker parker;
-    if (config->nbd[0] == '\0') {
-        return fw_cmd_fail(FW_CMD_USAGE, "attach needs --nbd SOCKET");
-    }
-    beside_make(&beside, config->nbd);
-    pid_t old = pid_read(beside.pid);
-    if (old != 0 && fw_spawn_is_alive(old)) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s: process %d serves it already", config->nbd,
-                           (int)old);
-    }
-    beside_remove(&beside, config->nbd); /* Of one that was killed. */
-    int rc = serve(config, &beside, &reason);
+    beside_remove(&served->beside, config->nbd); /* Of one that was killed. */
+    int rc = serve(served, &reason);
     if (rc != 0 && rc != -ECHILD) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s; NBD needs the package nbdkit", reason.text);
     }
     fw_parker_init(&parker);
     int64_t deadline_ns = fw_clock_now_ns() + INT64_C(60) * FW_NS_PER_S;
-    while (rc == 0 && pid_read(beside.ready) == 0) {
-        pid_t process = pid_read(beside.pid);
+    while (rc == 0 && pid_read(served->beside.ready) == 0) {
+        pid_t process = pid_read(served->beside.pid);
         bool is_gone = process != 0 && !fw_spawn_is_alive(process);
         if (is_gone || fw_clock_now_ns() >= deadline_ns) {
             return fw_cmd_fail(FW_CMD_FAILED, "%s: nbdkit does not serve; the system's log has why",
@@ -126,11 +135,73 @@ enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
         }
         (void)fw_park_for(&parker, (int64_t)LOOK_MS * FW_NS_PER_MS);
     }
-    if (rc != 0) {
-        return tell_why(config, &beside);
+    return rc == 0 ? FW_CMD_OK : tell_why(config, &served->beside);
+}
+
+/* One runs: whether it is the right one, and whether the volume can be had. */
+static enum fw_cmd_status serve_also(const struct served *served, pid_t process)
+{
+    const struct fw_cmd_volume *config = served->config;
+    struct fw_cmd_volume_view view = {.metadata = {.extent_count = 0}};
+    char *purpose;
+    size_t size;
+    if (fw_file_read(served->beside.purpose, LOG_MAX, &purpose, &size, NULL) != 0) {
+        purpose = NULL;
     }
-    (void)printf("nbd+unix:///?socket=%s\n", config->nbd);
-    return FW_CMD_OK;
+    bool is_right = purpose != NULL && strcmp(purpose, served->purpose) == 0;
+    free(purpose);
+    if (!is_right) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s: process %d serves another group or host there",
+                           config->nbd, (int)process);
+    }
+    enum fw_cmd_status status = fw_cmd_volume_look(config, &view);
+    if (status != FW_CMD_OK) {
+        return status;
+    }
+    const struct fw_volume_metadata *metadata = &view.metadata;
+    uint32_t index = fw_volume_metadata_find(metadata, config->name);
+    uint32_t host = fw_volume_metadata_find_host(metadata, served->host);
+    uint64_t others = index != FW_VOLUME_NONE && host != FW_VOLUME_NONE
+                          ? metadata->volumes[index].users & ~(UINT64_C(1) << host)
+                          : 0;
+    if (index == FW_VOLUME_NONE) {
+        status =
+            fw_cmd_fail(FW_CMD_FAILED, "%s: there is no volume '%s'", config->path, config->name);
+    } else if (others != 0) {
+        status = fw_cmd_fail(FW_CMD_FAILED, "%s: host %s has '%s' open", config->path,
+                             metadata->hosts[__builtin_ctzll(others)].name, config->name);
+    }
+    fw_volume_metadata_fini(&view.metadata);
+    return status;
+}
+
+enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
+{
+    struct served served = {.config = config};
+    struct fw_file_lock lock;
+    struct fw_reason reason;
+    if (config->nbd[0] == '\0') {
+        return fw_cmd_fail(FW_CMD_USAGE, "attach needs --nbd SOCKET");
+    }
+    beside_make(&served.beside, config->nbd);
+    if (config->host[0] != '\0') {
+        (void)snprintf(served.host, sizeof served.host, "%s", config->host);
+    } else {
+        fw_process_host_name(served.host, sizeof served.host);
+    }
+    (void)snprintf(served.purpose, sizeof served.purpose, "host %s of %s\n", served.host,
+                   config->path);
+    if (fw_file_lock_wait(&lock, served.beside.lock, &reason) != 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
+    }
+    pid_t process = pid_read(served.beside.pid);
+    bool is_served = process != 0 && fw_spawn_is_alive(process);
+    enum fw_cmd_status status = is_served ? serve_also(&served, process) : serve_begin(&served);
+    fw_file_lock_release(&lock);
+    if (status == FW_CMD_OK) {
+        (void)printf("nbd+unix:///%s?socket=%s\n", config->name, config->nbd);
+    }
+    return status;
 }
 
 enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
@@ -160,5 +231,6 @@ enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
         return fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, reason.text);
     }
     beside_remove(&beside, config->path);
+    fw_process_pid_file_remove(beside.lock);
     return FW_CMD_OK;
 }

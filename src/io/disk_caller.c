@@ -106,7 +106,8 @@ int fw_disk_caller_open(struct fw_disk **disk, const struct fw_disk_options *opt
         free(own);
         return rc;
     }
-    if (fw_disk_uring_open(&own->reader, options, NULL) != 0) {
+    /* Where one operation is under way at a time, there is nothing to do meanwhile. */
+    if (options->depth == 1 || fw_disk_uring_open(&own->reader, options, NULL) != 0) {
         own->reader = NULL;
     }
     fw_list_init(&own->waiting);

@@ -12,7 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SAID_SIZE = 4096, VARIABLES = 8, LOG_MODE = 0640 };
+#include "io/file.h"
+
+enum {
+    SAID_SIZE = 4096,
+    VARIABLES = 8,
+    LOG_MODE = 0640,
+    STAT_THREADS = 20, /* Which field of /proc/PID/stat has the number of threads. */
+};
 
 /* What the program sees of our environment: where things are, and no more. */
 struct surroundings {
@@ -202,9 +209,37 @@ int fw_spawn_start(const char *const *arguments, const char *log_path, pid_t *ch
     return rc;
 }
 
+/*
+ * One that has ended keeps its number until its parent asks for it, and a parent that adopted it
+ * may take its time. Its first thread may end before others do: what the process has open is open
+ * until the last one has ended.
+ */
+static bool has_ended(pid_t process)
+{
+    char path[64];
+    char *text;
+    size_t size;
+    bool is_zombie = false;
+    int threads = 2;
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    if (fw_file_read(path, SAID_SIZE, &text, &size, NULL) != 0) {
+        return false;
+    }
+    const char *rest = strrchr(text, ')'); /* Behind the name, which may be anything. */
+    for (int field = 2; rest != NULL && field < STAT_THREADS; field++) {
+        is_zombie = is_zombie || (field == 2 && rest[1] == ' ' && rest[2] == 'Z');
+        rest = strchr(rest + 1, ' ');
+    }
+    if (rest != NULL) {
+        threads = (int)strtol(rest, NULL, 10);
+    }
+    free(text);
+    return is_zombie && threads <= 1;
+}
+
 bool fw_spawn_is_alive(pid_t process)
 {
-    return kill(process, 0) == 0 || errno == EPERM;
+    return kill(process, 0) == 0 ? !has_ended(process) : errno == EPERM;
 }
 
 int fw_spawn_signal(pid_t process, int number)

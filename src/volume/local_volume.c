@@ -68,6 +68,16 @@ static void map_fill(struct fw_volume *volume, const struct fw_volume_metadata *
     }
 }
 
+static int others_check(const struct fw_volume_agent *agent,
+                        const struct fw_volume_metadata *metadata,
+                        const struct fw_volume_entry *entry, struct fw_reason *reason)
+{
+    uint64_t others = entry->users & ~(UINT64_C(1) << agent->host);
+    return others == 0 ? 0
+                       : fw_reason_set(reason, -EBUSY, "host %.60s has '%.60s' open",
+                                       metadata->hosts[__builtin_ctzll(others)].name, entry->name);
+}
+
 static int volume_read(struct fw_volume *volume, const struct fw_volume_metadata *metadata,
                        const char *name, struct fw_reason *reason)
 {
@@ -76,10 +86,9 @@ static int volume_read(struct fw_volume *volume, const struct fw_volume_metadata
         return fw_reason_set(reason, -ENOENT, "there is no volume '%.80s'", name);
     }
     const struct fw_volume_entry *entry = &metadata->volumes[index];
-    uint64_t others = entry->users & ~(UINT64_C(1) << volume->agent->host);
-    if (others != 0) {
-        return fw_reason_set(reason, -EBUSY, "host %.60s has '%.60s' open",
-                             metadata->hosts[__builtin_ctzll(others)].name, name);
+    int rc = others_check(volume->agent, metadata, entry, reason);
+    if (rc != 0) {
+        return rc;
     }
     volume->uuid = entry->uuid;
     volume->size = entry->size;
@@ -90,6 +99,37 @@ static int volume_read(struct fw_volume *volume, const struct fw_volume_metadata
     }
     map_fill(volume, metadata, index);
     return 0;
+}
+
+/* What is true now, with what other hosts have said; where one's ring is damaged, without. */
+static int look(struct fw_volume_agent *agent, struct fw_volume_metadata *metadata,
+                struct fw_reason *reason)
+{
+    int rc = fw_volume_view(agent->store, FW_VOLUME_ALL, metadata, reason);
+    return rc != -EBADMSG ? rc : fw_volume_view(agent->store, agent->host, metadata, reason);
+}
+
+/*
+ * Looks for others again, once our own opening is in our ring. Of two hosts that open a volume at
+ * the same moment each has announced it before it looks, so one at least sees the other and goes
+ * back; maybe both do. Until now nobody has written.
+ */
+static int rivals_look(struct fw_volume *volume, struct fw_reason *reason)
+{
+    struct fw_volume_agent *agent = volume->agent;
+    struct fw_volume_metadata metadata;
+    int rc = look(agent, &metadata, reason);
+    if (rc == 0) {
+        uint32_t index = fw_volume_metadata_find_uuid(&metadata, &volume->uuid);
+        rc = index != FW_VOLUME_NONE
+                 ? others_check(agent, &metadata, &metadata.volumes[index], reason)
+                 : fw_reason_set(reason, -ENOENT, "'%.80s' has been removed", volume->name);
+        fw_volume_metadata_fini(&metadata);
+    }
+    if (rc != 0) { /* If that cannot be said now, our next opening and closing will do it. */
+        (void)!use_push(volume, FW_VOLUME_CLOSE, NULL);
+    }
+    return rc;
 }
 
 static bool is_open(const struct fw_volume_agent *agent, const char *name)
@@ -113,7 +153,7 @@ static int open_locked(struct fw_volume *volume, const char *name, struct fw_rea
     }
     fw_mutex_unlock(&agent->lock);
     if (rc == 0) {
-        rc = fw_volume_view(agent->store, agent->host, &metadata, reason);
+        rc = look(agent, &metadata, reason);
     }
     if (rc != 0) {
         return rc;
@@ -122,6 +162,9 @@ static int open_locked(struct fw_volume *volume, const char *name, struct fw_rea
     fw_volume_metadata_fini(&metadata);
     if (rc == 0) {
         rc = use_push(volume, FW_VOLUME_OPEN, reason);
+    }
+    if (rc == 0) {
+        rc = rivals_look(volume, reason);
     }
     if (rc == 0) {
         fw_mutex_lock(&agent->lock);

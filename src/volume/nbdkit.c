@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A plugin for nbdkit: a volume served through NBD.
+ * A plugin for nbdkit: the volumes of a group served through NBD.
  *
  *     nbdkit -U SOCKET fairway path=GROUP host=HOST volume=VOLUME [ready=FILE]
  *
- * It is the host's agent, so a host has one at a time for a group. What it does is thin.h; this
- * file says it in nbdkit's words. The agent is opened after nbdkit has forked, since threads and
- * locks do not go along; and once before, so that who started it hears of what cannot be.
+ * It is the host's agent, so a host has one at a time for a group. It serves all volumes, each as
+ * an export of its name; `volume` is the one that a client gets who names none. A volume is open,
+ * and no other host can have it, while a client is connected to it.
+ *
+ * What it does is thin.h; this file says it in nbdkit's words. The agent is opened after nbdkit has
+ * forked, since threads and locks do not go along; and once before, with the volume, so that who
+ * started it hears of what cannot be.
  */
 #define NBDKIT_API_VERSION 2
 
@@ -30,14 +34,14 @@ static struct {
     char *path;
     char *host;
     char *volume;
-    char *ready; /* A file that is made when the volume is served; NULL: none. */
-    struct fw_volume_thin *thin;
+    char *ready; /* A file that is made when volumes are served; NULL: none. */
+    struct fw_volume_thin_host *thins;
 } plugin;
 
 static void plugin_unload(void)
 {
-    if (plugin.thin != NULL) {
-        fw_volume_thin_close(plugin.thin);
+    if (plugin.thins != NULL) {
+        fw_volume_thin_host_close(plugin.thins);
     }
     free(plugin.path);
     free(plugin.host);
@@ -71,34 +75,49 @@ static int plugin_config_complete(void)
     return 0;
 }
 
-static int thin_open(void)
+static int host_open(void)
 {
-    const struct fw_volume_thin_options options = {
-        .path = plugin.path, .host = plugin.host, .volume = plugin.volume};
+    const struct fw_volume_thin_options options = {.path = plugin.path, .host = plugin.host};
     struct fw_reason reason = {.text = ""};
     (void)!fw_log_set_level("volume", FW_LOG_WARNING);
-    if (fw_volume_thin_open(&plugin.thin, &options, &reason) != 0) {
-        plugin.thin = NULL;
+    if (fw_volume_thin_host_open(&plugin.thins, &options, &reason) != 0) {
+        plugin.thins = NULL;
         nbdkit_error("%s", reason.text);
         return -1;
     }
     return 0;
 }
 
+/* The volume of this name; NULL, and the reason has been told. */
+static struct fw_volume_thin *thin_open(const char *name)
+{
+    struct fw_volume_thin *thin = NULL;
+    struct fw_reason reason = {.text = ""};
+    if (fw_volume_thin_open(&thin, plugin.thins, name, &reason) != 0) {
+        nbdkit_error("%s", reason.text);
+        return NULL;
+    }
+    return thin;
+}
+
 static int plugin_get_ready(void)
 {
-    if (thin_open() != 0) {
+    if (host_open() != 0) {
         return -1;
     }
-    fw_volume_thin_close(plugin.thin);
-    plugin.thin = NULL;
-    return 0;
+    struct fw_volume_thin *thin = thin_open(plugin.volume);
+    if (thin != NULL) {
+        fw_volume_thin_close(thin);
+    }
+    fw_volume_thin_host_close(plugin.thins);
+    plugin.thins = NULL;
+    return thin != NULL ? 0 : -1;
 }
 
 static int plugin_after_fork(void)
 {
     struct fw_reason reason = {.text = ""};
-    if (thin_open() != 0) {
+    if (host_open() != 0) {
         return -1;
     }
     if (plugin.ready != NULL && fw_process_pid_file(plugin.ready, &reason) != 0) {
@@ -108,16 +127,28 @@ static int plugin_after_fork(void)
     return 0;
 }
 
-static void *plugin_open(int readonly)
+static const char *plugin_default_export(int readonly, int is_tls)
 {
     (void)readonly;
-    return NBDKIT_HANDLE_NOT_NEEDED;
+    (void)is_tls;
+    return plugin.volume;
+}
+
+static void *plugin_open(int readonly)
+{
+    const char *name = nbdkit_export_name();
+    (void)readonly;
+    return name != NULL ? thin_open(name[0] != '\0' ? name : plugin.volume) : NULL;
+}
+
+static void plugin_close(void *handle)
+{
+    fw_volume_thin_close(handle);
 }
 
 static int64_t plugin_get_size(void *handle)
 {
-    (void)handle;
-    return (int64_t)fw_volume_thin_size(plugin.thin);
+    return (int64_t)fw_volume_thin_size(handle);
 }
 
 static int plugin_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,
@@ -155,9 +186,8 @@ static int answer(int rc, const struct fw_reason *reason)
 static int plugin_pread(void *handle, void *into, uint32_t count, uint64_t offset, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
-    (void)handle;
     (void)flags;
-    return answer(fw_volume_thin_read(plugin.thin, into, count, offset, &reason), &reason);
+    return answer(fw_volume_thin_read(handle, into, count, offset, &reason), &reason);
 }
 
 static int plugin_pwrite(void *handle, const void *from, uint32_t count, uint64_t offset,
@@ -165,39 +195,34 @@ static int plugin_pwrite(void *handle, const void *from, uint32_t count, uint64_
 {
     struct fw_reason reason = {.text = ""};
     bool durable = (flags & NBDKIT_FLAG_FUA) != 0;
-    (void)handle;
-    return answer(fw_volume_thin_write(plugin.thin, from, count, offset, durable, &reason),
-                  &reason);
+    return answer(fw_volume_thin_write(handle, from, count, offset, durable, &reason), &reason);
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
-    (void)handle;
     (void)flags;
-    return answer(fw_volume_thin_flush(plugin.thin, &reason), &reason);
+    return answer(fw_volume_thin_flush(handle, &reason), &reason);
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
-    (void)handle;
     (void)flags; /* Extents are given back durably. */
-    return answer(fw_volume_thin_discard(plugin.thin, count, offset, &reason), &reason);
+    return answer(fw_volume_thin_discard(handle, count, offset, &reason), &reason);
 }
 
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
     bool may_trim = (flags & NBDKIT_FLAG_MAY_TRIM) != 0;
-    (void)handle;
     if ((flags & NBDKIT_FLAG_FAST_ZERO) != 0) { /* Edges and placed extents are written. */
         nbdkit_set_error(EOPNOTSUPP);
         return -1;
     }
-    int rc = fw_volume_thin_zero(plugin.thin, count, offset, may_trim, &reason);
+    int rc = fw_volume_thin_zero(handle, count, offset, may_trim, &reason);
     if (rc == 0 && (flags & NBDKIT_FLAG_FUA) != 0) {
-        rc = fw_volume_thin_flush(plugin.thin, &reason);
+        rc = fw_volume_thin_flush(handle, &reason);
     }
     return answer(rc, &reason);
 }
@@ -205,11 +230,10 @@ static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t f
 static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_t flags,
                           struct nbdkit_extents *extents)
 {
-    uint64_t extent_size = fw_volume_thin_extent_size(plugin.thin);
+    uint64_t extent_size = fw_volume_thin_extent_size(handle);
     uint64_t end = offset + count;
-    (void)handle;
     for (uint64_t at = offset / extent_size * extent_size; at < end; at += extent_size) {
-        bool is_there = fw_volume_thin_is_placed(plugin.thin, at);
+        bool is_there = fw_volume_thin_is_placed(handle, at);
         if (nbdkit_add_extent(extents, at, extent_size,
                               is_there ? 0 : NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO) != 0) {
             return -1;
@@ -224,18 +248,20 @@ static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_
 static struct nbdkit_plugin description = {
     .name = "fairway",
     .longname = "Fairway thin volumes",
-    .description = "a thin volume of a group on a disk that hosts share",
+    .description = "thin volumes of a group on a disk that hosts share",
     .unload = plugin_unload,
     .config = plugin_config,
     .config_complete = plugin_config_complete,
     .config_help = "path=GROUP      the disk or file of the group\n"
                    "host=HOST       the name under which this host is connected\n"
-                   "volume=VOLUME   what to serve\n"
-                   "ready=FILE      gets the process's number when the volume is served",
+                   "volume=VOLUME   what clients get who name no export\n"
+                   "ready=FILE      gets the process's number when volumes are served",
     .magic_config_key = "path",
     .get_ready = plugin_get_ready,
     .after_fork = plugin_after_fork,
+    .default_export = plugin_default_export,
     .open = plugin_open,
+    .close = plugin_close,
     .get_size = plugin_get_size,
     .block_size = plugin_block_size,
     .can_write = yes,

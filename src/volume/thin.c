@@ -23,6 +23,7 @@ enum {
     DISCARD_MAX = 64, /* Extents that are given back in one message. */
     THIRSTY_MS = 2,   /* How often to look for extents while somebody waits for one. */
     INTERVAL_MS = 100,
+    CLOSE_TRIES = 500, /* Of a volume whose ring is full, THIRSTY_MS apart. */
 };
 
 struct waiter {
@@ -37,123 +38,136 @@ struct slot {
     bool is_busy;
 };
 
-struct fw_volume_thin {
+struct fw_volume_thin_host {
     /* Constant. */
     struct fw_volume_agent *agent;
-    struct fw_volume *volume;
     uint64_t extent_size;
-    uint64_t size;
     uint32_t sector_size;
     int64_t interval_ns;
     struct fw_thread thread;
 
     struct fw_mutex lock; /* FW_RANK_VOLUME_THIN. Guards what follows; held for no I/O. */
     struct fw_list waiters;
-    uint64_t changes;   /* Counts what waiters wait for. */
-    uint32_t inside;    /* Transfers under way. */
-    uint32_t thirsty;   /* Threads that wait for an extent. */
-    bool is_discarding; /* Nobody gets in. */
-    bool is_edging;     /* Somebody changes a part of a sector. */
+    uint64_t changes; /* Counts what waiters wait for. */
+    uint32_t thirsty; /* Threads that wait for an extent. */
+    bool is_opening;  /* Somebody opens or closes a volume. */
     bool is_over;
     struct fw_parker parker; /* The thread's. */
     struct slot slots[FW_VOLUME_THIN_DISKS];
+    /* NULL: free. Those that nobody uses too, until they could be closed. */
+    struct fw_volume_thin *thins[FW_VOLUME_THINS_MAX];
+};
+
+struct fw_volume_thin {
+    /* Constant. */
+    struct fw_volume_thin_host *host;
+    struct fw_volume *volume;
+    uint64_t extent_size;
+    uint64_t size;
+    uint32_t sector_size;
+
+    /* Guarded by the host's lock. */
+    uint32_t users;
+    uint32_t inside;    /* Transfers under way. */
+    bool is_discarding; /* Nobody gets in. */
+    bool is_edging;     /* Somebody changes a part of a sector. */
 };
 
 /* ---- waiting, under the lock ---- */
 
-static void changed(struct fw_volume_thin *thin)
+static void changed(struct fw_volume_thin_host *host)
 {
     struct fw_list_link *link;
-    thin->changes++;
-    while ((link = fw_list_pop_front(&thin->waiters)) != NULL) {
+    host->changes++;
+    while ((link = fw_list_pop_front(&host->waiters)) != NULL) {
         fw_unpark(&FW_LIST_ENTRY(link, struct waiter, link)->parker);
     }
 }
 
-static void change_wait(struct fw_volume_thin *thin) FW_REQUIRES(thin->lock);
+static void change_wait(struct fw_volume_thin_host *host) FW_REQUIRES(host->lock);
 
-static void change_wait(struct fw_volume_thin *thin)
+static void change_wait(struct fw_volume_thin_host *host)
 {
     struct waiter waiter = {.parker = {0}};
     fw_parker_init(&waiter.parker);
-    fw_list_push_back(&thin->waiters, &waiter.link);
-    fw_mutex_unlock(&thin->lock);
+    fw_list_push_back(&host->waiters, &waiter.link);
+    fw_mutex_unlock(&host->lock);
     fw_park(&waiter.parker);
-    fw_mutex_lock(&thin->lock);
+    fw_mutex_lock(&host->lock);
+}
+
+/* A flag that one thread at a time has. */
+static void flag_take(struct fw_volume_thin_host *host, bool *flag)
+{
+    fw_mutex_lock(&host->lock);
+    while (*flag) {
+        change_wait(host);
+    }
+    *flag = true;
+    fw_mutex_unlock(&host->lock);
+}
+
+static void flag_drop(struct fw_volume_thin_host *host, bool *flag)
+{
+    fw_mutex_lock(&host->lock);
+    *flag = false;
+    changed(host);
+    fw_mutex_unlock(&host->lock);
 }
 
 /* ---- transfers and discards ---- */
 
-static struct slot *slot_find(struct fw_volume_thin *thin)
+static struct slot *slot_find(struct fw_volume_thin_host *host)
 {
     for (size_t i = 0; i < FW_VOLUME_THIN_DISKS; i++) {
-        if (!thin->slots[i].is_busy) {
-            return &thin->slots[i];
+        if (!host->slots[i].is_busy) {
+            return &host->slots[i];
         }
     }
     return NULL;
 }
 
-static struct slot *transfer_begin(struct fw_volume_thin *thin)
+/* A disk for a transfer of the volume's, or of none's: then no discard is in its way. */
+static struct slot *transfer_begin(struct fw_volume_thin_host *host, struct fw_volume_thin *thin)
 {
     struct slot *slot = NULL;
-    fw_mutex_lock(&thin->lock);
-    while (thin->is_discarding || (slot = slot_find(thin)) == NULL) {
-        change_wait(thin);
+    fw_mutex_lock(&host->lock);
+    while ((thin != NULL && thin->is_discarding) || (slot = slot_find(host)) == NULL) {
+        change_wait(host);
     }
     slot->is_busy = true;
-    thin->inside++;
-    fw_mutex_unlock(&thin->lock);
+    if (thin != NULL) {
+        thin->inside++;
+    }
+    fw_mutex_unlock(&host->lock);
     return slot;
 }
 
-static void transfer_end(struct fw_volume_thin *thin, struct slot *slot)
+static void transfer_end(struct fw_volume_thin_host *host, struct fw_volume_thin *thin,
+                         struct slot *slot)
 {
-    fw_mutex_lock(&thin->lock);
+    fw_mutex_lock(&host->lock);
     slot->is_busy = false;
-    thin->inside--;
-    changed(thin);
-    fw_mutex_unlock(&thin->lock);
+    if (thin != NULL) {
+        thin->inside--;
+    }
+    changed(host);
+    fw_mutex_unlock(&host->lock);
 }
 
 static void discard_begin(struct fw_volume_thin *thin)
 {
-    fw_mutex_lock(&thin->lock);
-    while (thin->is_discarding) {
-        change_wait(thin);
-    }
-    thin->is_discarding = true;
+    flag_take(thin->host, &thin->is_discarding);
+    fw_mutex_lock(&thin->host->lock);
     while (thin->inside > 0) {
-        change_wait(thin);
+        change_wait(thin->host);
     }
-    fw_mutex_unlock(&thin->lock);
+    fw_mutex_unlock(&thin->host->lock);
 }
 
 static void discard_end(struct fw_volume_thin *thin)
 {
-    fw_mutex_lock(&thin->lock);
-    thin->is_discarding = false;
-    changed(thin);
-    fw_mutex_unlock(&thin->lock);
-}
-
-/* Parts of a sector are read, changed and written by one thread at a time. */
-static void edge_begin(struct fw_volume_thin *thin)
-{
-    fw_mutex_lock(&thin->lock);
-    while (thin->is_edging) {
-        change_wait(thin);
-    }
-    thin->is_edging = true;
-    fw_mutex_unlock(&thin->lock);
-}
-
-static void edge_end(struct fw_volume_thin *thin)
-{
-    fw_mutex_lock(&thin->lock);
-    thin->is_edging = false;
-    changed(thin);
-    fw_mutex_unlock(&thin->lock);
+    flag_drop(thin->host, &thin->is_discarding);
 }
 
 /* ---- one disk ---- */
@@ -182,13 +196,13 @@ static int slot_write_edges(struct fw_volume_thin *thin, struct slot *slot, cons
 {
     uint64_t skew = offset % thin->sector_size;
     uint64_t whole = (skew + size + thin->sector_size - 1) / thin->sector_size * thin->sector_size;
-    edge_begin(thin);
+    flag_take(thin->host, &thin->is_edging); /* By one thread at a time. */
     int rc = slot_do(slot, FW_DISK_READ, slot->bounce, whole, offset - skew, reason);
     if (rc == 0) {
         memcpy(slot->bounce + skew, from, size);
         rc = slot_do(slot, FW_DISK_WRITE, slot->bounce, whole, offset - skew, reason);
     }
-    edge_end(thin);
+    flag_drop(thin->host, &thin->is_edging);
     return rc;
 }
 
@@ -205,48 +219,48 @@ static int slot_write(struct fw_volume_thin *thin, struct slot *slot, const uint
 /* ---- extents ---- */
 
 /* For who could not do something now: until something has changed since. */
-static int retry_wait(struct fw_volume_thin *thin, uint64_t seen, bool for_manager)
+static int retry_wait(struct fw_volume_thin_host *host, uint64_t seen, bool for_manager)
 {
-    fw_mutex_lock(&thin->lock);
-    thin->thirsty += for_manager ? 1 : 0;
+    fw_mutex_lock(&host->lock);
+    host->thirsty += for_manager ? 1 : 0;
     if (for_manager) {
-        fw_unpark(&thin->parker);
+        fw_unpark(&host->parker);
     }
-    while (!thin->is_over && thin->changes == seen) {
-        change_wait(thin);
+    while (!host->is_over && host->changes == seen) {
+        change_wait(host);
     }
-    thin->thirsty -= for_manager ? 1 : 0;
-    int rc = thin->is_over ? -ESHUTDOWN : 0;
-    fw_mutex_unlock(&thin->lock);
+    host->thirsty -= for_manager ? 1 : 0;
+    int rc = host->is_over ? -ESHUTDOWN : 0;
+    fw_mutex_unlock(&host->lock);
     return rc;
 }
 
-static uint64_t changes_now(struct fw_volume_thin *thin)
+static uint64_t changes_now(struct fw_volume_thin_host *host)
 {
-    fw_mutex_lock(&thin->lock);
-    uint64_t changes = thin->changes;
-    fw_mutex_unlock(&thin->lock);
+    fw_mutex_lock(&host->lock);
+    uint64_t changes = host->changes;
+    fw_mutex_unlock(&host->lock);
     return changes;
 }
 
 /* Tells those whom somebody was in the way of. */
-static void settled(struct fw_volume_thin *thin)
+static void settled(struct fw_volume_thin_host *host)
 {
-    fw_mutex_lock(&thin->lock);
-    changed(thin);
-    fw_mutex_unlock(&thin->lock);
+    fw_mutex_lock(&host->lock);
+    changed(host);
+    fw_mutex_unlock(&host->lock);
 }
 
 static int extent_place(struct fw_volume_thin *thin, uint64_t logical, struct fw_reason *reason)
 {
     for (;;) {
-        uint64_t seen = changes_now(thin);
+        uint64_t seen = changes_now(thin->host);
         int rc = fw_volume_allocate(thin->volume, logical, 1, fw_volume_ring_reason(reason));
         if (rc == 0 || (rc < 0 && rc != -EALREADY)) {
-            settled(thin);
+            settled(thin->host);
             return rc;
         }
-        rc = retry_wait(thin, seen, rc == FW_VOLUME_WAIT);
+        rc = retry_wait(thin->host, seen, rc == FW_VOLUME_WAIT);
         if (rc != 0) {
             return fw_reason_set(reason, rc, "the volume is being detached");
         }
@@ -256,10 +270,10 @@ static int extent_place(struct fw_volume_thin *thin, uint64_t logical, struct fw
 /* Called before an extent is placed. */
 static int extent_prepare(void *context, uint64_t offset, uint64_t size, struct fw_reason *reason)
 {
-    struct fw_volume_thin *thin = context;
-    struct slot *slot = transfer_begin(thin);
+    struct fw_volume_thin_host *host = context;
+    struct slot *slot = transfer_begin(host, NULL);
     int rc = fw_disk_zero(slot->disk, offset, size, reason);
-    transfer_end(thin, slot);
+    transfer_end(host, NULL, slot);
     return rc;
 }
 
@@ -269,14 +283,14 @@ static int extents_discard(struct fw_volume_thin *thin, uint64_t logical, uint64
     while (count > 0) {
         uint64_t part = count < DISCARD_MAX ? count : DISCARD_MAX;
         discard_begin(thin);
-        uint64_t seen = changes_now(thin);
+        uint64_t seen = changes_now(thin->host);
         int rc = fw_volume_discard(thin->volume, logical, part, fw_volume_ring_reason(reason));
         discard_end(thin);
         if (rc == 0) {
             logical += part;
             count -= part;
         } else if (rc == FW_VOLUME_WAIT || rc == -EALREADY) {
-            rc = retry_wait(thin, seen + 1, rc == FW_VOLUME_WAIT); /* That was our own end. */
+            rc = retry_wait(thin->host, seen + 1, rc == FW_VOLUME_WAIT); /* That was our own end. */
         }
         if (rc != 0) {
             return rc;
@@ -318,13 +332,13 @@ int fw_volume_thin_read(struct fw_volume_thin *thin, void *into, uint64_t size, 
         const struct piece piece = piece_of(thin, offset, size);
         uint64_t at;
         int rc = 0;
-        struct slot *slot = transfer_begin(thin);
+        struct slot *slot = transfer_begin(thin->host, thin);
         if (fw_volume_lookup(thin->volume, piece.logical, &at)) {
             rc = slot_read(thin, slot, bytes, piece.size, at + piece.within, reason);
         } else {
             memset(bytes, 0, piece.size);
         }
-        transfer_end(thin, slot);
+        transfer_end(thin->host, thin, slot);
         if (rc != 0) {
             return rc;
         }
@@ -341,11 +355,11 @@ static int piece_write(struct fw_volume_thin *thin, const struct piece *piece, c
 {
     for (;;) {
         uint64_t at;
-        struct slot *slot = transfer_begin(thin);
+        struct slot *slot = transfer_begin(thin->host, thin);
         bool is_there = fw_volume_lookup(thin->volume, piece->logical, &at);
         int rc =
             is_there ? slot_write(thin, slot, from, piece->size, at + piece->within, reason) : 0;
-        transfer_end(thin, slot);
+        transfer_end(thin->host, thin, slot);
         if (is_there) {
             return rc;
         }
@@ -374,9 +388,9 @@ int fw_volume_thin_write(struct fw_volume_thin *thin, const void *from, uint64_t
 
 int fw_volume_thin_flush(struct fw_volume_thin *thin, struct fw_reason *reason)
 {
-    struct slot *slot = transfer_begin(thin);
+    struct slot *slot = transfer_begin(thin->host, thin);
     int rc = slot_do(slot, FW_DISK_FLUSH, NULL, 0, 0, reason);
-    transfer_end(thin, slot);
+    transfer_end(thin->host, thin, slot);
     return rc;
 }
 
@@ -444,65 +458,178 @@ bool fw_volume_thin_is_placed(struct fw_volume_thin *thin, uint64_t offset)
     return fw_volume_lookup(thin->volume, offset / thin->extent_size, &at);
 }
 
-/* ---- opening and closing ---- */
+/* ---- opening and closing a volume ---- */
+
+static struct fw_volume_thin *thin_find(struct fw_volume_thin_host *host, const char *name)
+{
+    for (size_t i = 0; i < FW_VOLUME_THINS_MAX; i++) {
+        if (host->thins[i] != NULL && strcmp(host->thins[i]->volume->name, name) == 0) {
+            return host->thins[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where there is none yet. NULL: they are too many. */
+static struct fw_volume_thin **place_find(struct fw_volume_thin_host *host)
+{
+    size_t i = 0;
+    while (i < FW_VOLUME_THINS_MAX && host->thins[i] != NULL) {
+        i++;
+    }
+    return i < FW_VOLUME_THINS_MAX ? &host->thins[i] : NULL;
+}
+
+static int thin_make(struct fw_volume_thin **made, struct fw_volume_thin_host *host,
+                     const char *name, struct fw_reason *reason)
+{
+    struct fw_volume_thin *thin = calloc(1, sizeof *thin);
+    if (thin == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot attach a volume");
+    }
+    int rc = fw_volume_open(&thin->volume, host->agent, name, fw_volume_ring_reason(reason));
+    if (rc == FW_VOLUME_WAIT) {
+        rc = fw_reason_set(reason, -EAGAIN, "the ring is full, and no manager empties it");
+    }
+    if (rc != 0) {
+        free(thin);
+        return rc;
+    }
+    thin->host = host;
+    thin->users = 1;
+    thin->extent_size = host->extent_size;
+    thin->sector_size = host->sector_size;
+    thin->size = fw_volume_size(thin->volume) * thin->extent_size;
+    *made = thin;
+    return 0;
+}
+
+int fw_volume_thin_open(struct fw_volume_thin **made, struct fw_volume_thin_host *host,
+                        const char *name, struct fw_reason *reason)
+{
+    int rc = 0;
+    flag_take(host, &host->is_opening);
+    fw_mutex_lock(&host->lock);
+    struct fw_volume_thin *thin = thin_find(host, name);
+    struct fw_volume_thin **place = place_find(host);
+    if (thin != NULL) {
+        thin->users++;
+    }
+    fw_mutex_unlock(&host->lock);
+    if (thin == NULL && place == NULL) {
+        rc = fw_reason_set(reason, -EMFILE, "%d volumes are attached already", FW_VOLUME_THINS_MAX);
+    } else if (thin == NULL) {
+        rc = thin_make(&thin, host, name, reason);
+        if (rc == 0) {
+            fw_mutex_lock(&host->lock);
+            *place = thin;
+            fw_mutex_unlock(&host->lock);
+        }
+    }
+    flag_drop(host, &host->is_opening);
+    if (rc == 0) {
+        *made = thin;
+    }
+    return rc;
+}
+
+static struct fw_volume_thin **thin_unused(struct fw_volume_thin_host *host)
+{
+    struct fw_volume_thin **found = NULL;
+    fw_mutex_lock(&host->lock);
+    for (size_t i = 0; found == NULL && i < FW_VOLUME_THINS_MAX; i++) {
+        if (host->thins[i] != NULL && host->thins[i]->users == 0) {
+            found = &host->thins[i];
+        }
+    }
+    fw_mutex_unlock(&host->lock);
+    return found;
+}
+
+/* Closes volumes that nobody uses. False: the ring is full, and one stays until a later time. */
+static bool thins_sweep(struct fw_volume_thin_host *host)
+{
+    bool is_full = false;
+    while (!is_full && thin_unused(host) != NULL) {
+        flag_take(host, &host->is_opening);
+        struct fw_volume_thin **place = thin_unused(host); /* Somebody may want it again. */
+        struct fw_volume_thin *thin = place != NULL ? *place : NULL;
+        if (thin != NULL) {
+            FW_ASSERT(thin->inside == 0);
+            is_full = fw_volume_close(thin->volume, NULL) == FW_VOLUME_WAIT;
+        }
+        if (thin != NULL && !is_full) {
+            fw_mutex_lock(&host->lock);
+            *place = NULL;
+            fw_mutex_unlock(&host->lock);
+            free(thin);
+        }
+        flag_drop(host, &host->is_opening);
+    }
+    return !is_full;
+}
+
+void fw_volume_thin_close(struct fw_volume_thin *thin)
+{
+    struct fw_volume_thin_host *host = thin->host;
+    fw_mutex_lock(&host->lock);
+    FW_ASSERT(thin->users > 0);
+    thin->users--;
+    fw_mutex_unlock(&host->lock);
+    (void)thins_sweep(host);
+}
+
+/* ---- the host ---- */
 
 /* Looks after the agent; after each look, those who wait for extents try again. */
 static void keeper_run(void *argument)
 {
-    struct fw_volume_thin *thin = argument;
+    struct fw_volume_thin_host *host = argument;
     bool is_over = false;
     int told = 0;
     while (!is_over) {
         struct fw_ring_reason reason = {.text = ""};
-        int rc = fw_volume_agent_step(thin->agent, &reason);
+        int rc = fw_volume_agent_step(host->agent, &reason);
         if (rc != 0 && rc != told) {
-            FW_LOG(volume, ERROR, "the volume cannot grow any more: %s", reason.text);
+            FW_LOG(volume, ERROR, "volumes cannot grow any more: %s", reason.text);
         }
         told = rc;
-        fw_mutex_lock(&thin->lock);
-        bool is_thirsty = thin->thirsty > 0;
+        (void)thins_sweep(host);
+        fw_mutex_lock(&host->lock);
+        bool is_thirsty = host->thirsty > 0;
         if (is_thirsty) {
-            changed(thin);
+            changed(host);
         }
-        is_over = thin->is_over;
-        fw_mutex_unlock(&thin->lock);
+        is_over = host->is_over;
+        fw_mutex_unlock(&host->lock);
         if (!is_over) {
-            (void)fw_park_for(&thin->parker,
-                              is_thirsty ? (int64_t)THIRSTY_MS * FW_NS_PER_MS : thin->interval_ns);
+            (void)fw_park_for(&host->parker,
+                              is_thirsty ? (int64_t)THIRSTY_MS * FW_NS_PER_MS : host->interval_ns);
         }
     }
 }
 
-static void thin_free(struct fw_volume_thin *thin)
+static void host_free(struct fw_volume_thin_host *host)
 {
-    struct fw_ring_reason reason = {.text = ""};
-    int rc = 0;
-    while (thin->volume != NULL && rc == 0) {
-        rc = fw_volume_close(thin->volume, &reason);
-        thin->volume = rc == FW_VOLUME_WAIT ? thin->volume : NULL;
-        rc = rc == FW_VOLUME_WAIT ? fw_volume_agent_step(thin->agent, &reason) : rc;
-    }
-    if (thin->agent != NULL && thin->volume == NULL) {
-        fw_volume_agent_close(thin->agent, rc == 0);
-    } else if (thin->agent != NULL) { /* The ring is full, and nobody is there to empty it. */
-        fw_volume_agent_drop(thin->agent);
+    if (host->agent != NULL) {
+        fw_volume_agent_close(host->agent, true);
     }
     for (size_t i = 0; i < FW_VOLUME_THIN_DISKS; i++) {
-        if (thin->slots[i].disk != NULL) {
-            fw_disk_close(thin->slots[i].disk);
+        if (host->slots[i].disk != NULL) {
+            fw_disk_close(host->slots[i].disk);
         }
-        free(thin->slots[i].bounce);
+        free(host->slots[i].bounce);
     }
-    fw_mutex_fini(&thin->lock);
-    free(thin);
+    fw_mutex_fini(&host->lock);
+    free(host);
 }
 
-static int slots_open(struct fw_volume_thin *thin, const char *path, struct fw_reason *reason)
+static int slots_open(struct fw_volume_thin_host *host, const char *path, struct fw_reason *reason)
 {
     const struct fw_disk_options options = {
-        .path = path, .flags = FW_DISK_DIRECT, .depth = 1, .threads = 1};
+        .path = path, .flags = FW_DISK_DIRECT, .engine = FW_DISK_ENGINE_CALLER, .depth = 1};
     for (size_t i = 0; i < FW_VOLUME_THIN_DISKS; i++) {
-        struct slot *slot = &thin->slots[i];
+        struct slot *slot = &host->slots[i];
         int rc = fw_disk_open(&slot->disk, &options, reason);
         if (rc != 0) {
             slot->disk = NULL;
@@ -510,37 +637,28 @@ static int slots_open(struct fw_volume_thin *thin, const char *path, struct fw_r
         }
         slot->bounce = fw_disk_buffer(BOUNCE + 2 * FW_DISK_SECTOR_MAX);
         if (slot->bounce == NULL) {
-            return fw_reason_errno(reason, -ENOMEM, "cannot attach a volume");
+            return fw_reason_errno(reason, -ENOMEM, "cannot attach volumes");
         }
     }
-    thin->sector_size = fw_disk_properties(thin->slots[0].disk)->sector_size;
+    host->sector_size = fw_disk_properties(host->slots[0].disk)->sector_size;
     return 0;
 }
 
-static int thin_start(struct fw_volume_thin *thin, const struct fw_volume_thin_options *options,
-                      struct fw_reason *reason)
+static int host_start(struct fw_volume_thin_host *host,
+                      const struct fw_volume_thin_options *options, struct fw_reason *reason)
 {
     const struct fw_volume_agent_options agent_options = {.path = options->path,
                                                           .host = options->host};
-    int rc = fw_volume_agent_open(&thin->agent, &agent_options, fw_volume_ring_reason(reason));
+    int rc = fw_volume_agent_open(&host->agent, &agent_options, fw_volume_ring_reason(reason));
     if (rc != 0) {
-        thin->agent = NULL;
+        host->agent = NULL;
         return rc;
     }
-    fw_volume_agent_prepare(thin->agent, extent_prepare, thin);
-    rc = slots_open(thin, options->path, reason);
+    fw_volume_agent_prepare(host->agent, extent_prepare, host);
+    host->extent_size = host->agent->store->geometry.extent_size;
+    rc = slots_open(host, options->path, reason);
     if (rc == 0) {
-        rc = fw_volume_open(&thin->volume, thin->agent, options->volume,
-                            fw_volume_ring_reason(reason));
-        thin->volume = rc == 0 ? thin->volume : NULL;
-    }
-    if (rc == FW_VOLUME_WAIT) {
-        rc = fw_reason_set(reason, -EAGAIN, "the ring is full, and no manager empties it");
-    }
-    if (rc == 0) {
-        thin->extent_size = thin->agent->store->geometry.extent_size;
-        thin->size = fw_volume_size(thin->volume) * thin->extent_size;
-        rc = fw_thread_create(&thin->thread, "volume-agent", keeper_run, thin);
+        rc = fw_thread_create(&host->thread, "volume-agent", keeper_run, host);
         if (rc != 0) {
             (void)fw_reason_errno(reason, rc, "cannot create a thread");
         }
@@ -548,35 +666,51 @@ static int thin_start(struct fw_volume_thin *thin, const struct fw_volume_thin_o
     return rc;
 }
 
-int fw_volume_thin_open(struct fw_volume_thin **made, const struct fw_volume_thin_options *options,
-                        struct fw_reason *reason)
+int fw_volume_thin_host_open(struct fw_volume_thin_host **made,
+                             const struct fw_volume_thin_options *options, struct fw_reason *reason)
 {
-    struct fw_volume_thin *thin = calloc(1, sizeof *thin);
-    if (thin == NULL) {
-        return fw_reason_errno(reason, -ENOMEM, "cannot attach a volume");
+    struct fw_volume_thin_host *host = calloc(1, sizeof *host);
+    if (host == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot attach volumes");
     }
-    fw_mutex_init(&thin->lock, FW_RANK_VOLUME_THIN);
-    fw_list_init(&thin->waiters);
-    fw_parker_init(&thin->parker);
-    thin->interval_ns =
+    fw_mutex_init(&host->lock, FW_RANK_VOLUME_THIN);
+    fw_list_init(&host->waiters);
+    fw_parker_init(&host->parker);
+    host->interval_ns =
         options->interval_ns != 0 ? options->interval_ns : (int64_t)INTERVAL_MS * FW_NS_PER_MS;
-    int rc = thin_start(thin, options, reason);
+    int rc = host_start(host, options, reason);
     if (rc != 0) {
-        thin_free(thin);
+        host_free(host);
         return rc;
     }
-    *made = thin;
+    *made = host;
     return 0;
 }
 
-void fw_volume_thin_close(struct fw_volume_thin *thin)
+void fw_volume_thin_host_close(struct fw_volume_thin_host *host)
 {
-    fw_mutex_lock(&thin->lock);
-    thin->is_over = true;
-    changed(thin);
-    fw_mutex_unlock(&thin->lock);
-    fw_unpark(&thin->parker);
-    fw_thread_join(&thin->thread);
-    FW_ASSERT(thin->inside == 0);
-    thin_free(thin);
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    /* The ring may be full, and nobody there to empty it: then they stay open, as after a crash. */
+    for (int i = 0; i < CLOSE_TRIES && !thins_sweep(host); i++) {
+        (void)fw_park_for(&parker, (int64_t)THIRSTY_MS * FW_NS_PER_MS);
+    }
+    fw_mutex_lock(&host->lock);
+    host->is_over = true;
+    changed(host);
+    fw_mutex_unlock(&host->lock);
+    fw_unpark(&host->parker);
+    fw_thread_join(&host->thread);
+    bool is_left = false;
+    for (size_t i = 0; i < FW_VOLUME_THINS_MAX; i++) {
+        struct fw_volume_thin *thin = host->thins[i];
+        FW_ASSERT(thin == NULL || thin->users == 0);
+        is_left = is_left || thin != NULL;
+        free(thin);
+    }
+    if (is_left) {
+        fw_volume_agent_drop(host->agent);
+        host->agent = NULL;
+    }
+    host_free(host);
 }

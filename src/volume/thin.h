@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A volume as a block device: bytes are read and written, holes are zeros, and extents come and go
- * underneath. What attaches volumes (nbdkit.c) is a thin layer over this. It is the host's agent
- * too, so one process of a host has one of these.
+ * Volumes as block devices: bytes are read and written, holes are zeros, and extents come and go
+ * underneath. What attaches volumes (nbdkit.c) is a thin layer over this.
+ *
+ * A `thin_host` is the host's agent with a thread that looks after it, so one process of a host has
+ * one for a group; a `thin` is a volume in it. There are as many of these as somebody uses: who
+ * opens a volume that is open gets the same one, and the last who closes it closes the volume.
  *
  *     write ──► is the place mapped? ──no──► allocate: zero the extent, push PLACE ──► again
  *                 │ yes                        └ pool empty: wait for the manager
@@ -22,8 +25,8 @@
  * Durability is that of a disk: what was written before a flush is there after it. The map needs no
  * flush, for a placement is durable before its extent is written to.
  *
- * Threads: any number, blocking. Each transfer has a disk of its own while it lasts, one of
- * FW_VOLUME_THIN_DISKS; who finds none waits.
+ * Threads: any number, blocking. Each transfer has a disk of its own while it lasts, one of the
+ * host's FW_VOLUME_THIN_DISKS; who finds none waits.
  */
 #pragma once
 
@@ -32,23 +35,34 @@
 #include "base/base.h"
 #include "base/reason.h"
 
-enum { FW_VOLUME_THIN_DISKS = 16 };
+enum {
+    FW_VOLUME_THIN_DISKS = 16,
+    FW_VOLUME_THINS_MAX = 256, /* Volumes that a host has attached at a time. */
+};
 
+struct fw_volume_thin_host;
 struct fw_volume_thin;
 
 struct fw_volume_thin_options {
     const char *path;
     const char *host;
-    const char *volume;
     int64_t interval_ns; /* How often the agent looks into its rings; 0: 100 ms. */
 };
 
-/* Opens the agent and the volume, and starts the thread that looks after both. Blocks. */
+/* Opens the agent, and starts the thread that looks after it. Blocks. */
+FW_MUST_CHECK int fw_volume_thin_host_open(struct fw_volume_thin_host **host,
+                                           const struct fw_volume_thin_options *options,
+                                           struct fw_reason *reason);
+
+/* All volumes have been closed, and no other call may be under way. Gives the pool back. */
+void fw_volume_thin_host_close(struct fw_volume_thin_host *host);
+
+/* As fw_volume_open(). Any thread, as all that follows. */
 FW_MUST_CHECK int fw_volume_thin_open(struct fw_volume_thin **thin,
-                                      const struct fw_volume_thin_options *options,
+                                      struct fw_volume_thin_host *host, const char *volume,
                                       struct fw_reason *reason);
 
-/* No other call may be under way. Gives the pool back. */
+/* No call of the same user may be under way. */
 void fw_volume_thin_close(struct fw_volume_thin *thin);
 
 uint64_t fw_volume_thin_size(const struct fw_volume_thin *thin); /* Bytes. */

@@ -33,6 +33,7 @@ enum { WRITERS = 4, EXTENTS = 12, ROUNDS = 150, GARBAGE = 0xa5, FILE_SIZE = 4 <<
 
 static char path[] = "/tmp/fairway-thin-XXXXXX";
 static struct fw_volume_manager *manager;
+static struct fw_volume_thin_host *host;
 static struct fw_volume_thin *thin;
 static struct fw_thread keeper;
 static atomic_bool is_over; /* Says nothing about other data. */
@@ -52,8 +53,15 @@ static void manager_run(void *argument)
 static void thin_start(void)
 {
     const struct fw_volume_thin_options options = {
-        .path = path, .host = "one", .volume = "a", .interval_ns = 1000000};
-    VOLUME_OK(fw_volume_thin_open(&thin, &options, fw_volume_reason(why)));
+        .path = path, .host = "one", .interval_ns = 1000000};
+    VOLUME_OK(fw_volume_thin_host_open(&host, &options, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_open(&thin, host, "a", fw_volume_reason(why)));
+}
+
+static void thin_stop(void)
+{
+    fw_volume_thin_close(thin);
+    fw_volume_thin_host_close(host);
 }
 
 static int setup(void **state)
@@ -73,7 +81,9 @@ static int setup(void **state)
     VOLUME_OK(fw_volume_format(&format, why));
     VOLUME_OK(fw_volume_manager_open(&manager, &options, why));
     VOLUME_OK(fw_volume_manager_create(manager, "a", EXTENTS, why));
+    VOLUME_OK(fw_volume_manager_create(manager, "b", EXTENTS, why));
     VOLUME_OK(fw_volume_manager_connect(manager, "one", why));
+    VOLUME_OK(fw_volume_manager_connect(manager, "two", why));
     assert_int_equal(fw_thread_create(&keeper, "manager", manager_run, NULL), 0);
     thin_start();
     return 0;
@@ -82,7 +92,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fw_volume_thin_close(thin);
+    thin_stop();
     atomic_store(&is_over, true);
     fw_thread_join(&keeper);
     assert_int_equal(atomic_load(&failures), 0);
@@ -126,7 +136,7 @@ static void test_pieces(void **state)
     assert_true(fw_volume_thin_is_placed(thin, 5 * EXTENT) == false);
     VOLUME_OK(fw_volume_thin_zero(thin, 100, 7 * EXTENT, false, fw_volume_reason(why)));
     assert_true(fw_volume_thin_is_placed(thin, 7 * EXTENT));
-    fw_volume_thin_close(thin);
+    thin_stop();
     thin_start();
     assert_true(fw_volume_thin_is_placed(thin, 7 * EXTENT));
     VOLUME_OK(fw_volume_thin_discard(thin, SIZE, 0, fw_volume_reason(why)));
@@ -199,26 +209,106 @@ static void test_threads(void **state)
     assert_int_equal(atomic_load(&failures), 0);
 }
 
+/* Two volumes of a host do not disturb each other, and who opens one twice has it twice. */
+static void test_two_volumes(void **state)
+{
+    (void)state;
+    struct fw_volume_thin *other;
+    struct fw_volume_thin *again;
+    uint8_t byte = 0;
+    VOLUME_OK(fw_volume_thin_open(&other, host, "b", fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_open(&again, host, "b", fw_volume_reason(why)));
+    assert_ptr_equal(other, again);
+    VOLUME_OK(fw_volume_thin_write(thin, "a", 1, 0, false, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_write(other, "b", 1, 0, false, fw_volume_reason(why)));
+    fw_volume_thin_close(other);
+    VOLUME_OK(fw_volume_thin_read(again, &byte, 1, 0, fw_volume_reason(why)));
+    assert_int_equal(byte, 'b');
+    VOLUME_OK(fw_volume_thin_read(thin, &byte, 1, 0, fw_volume_reason(why)));
+    assert_int_equal(byte, 'a');
+    VOLUME_OK(fw_volume_thin_discard(thin, SIZE, 0, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_read(again, &byte, 1, 0, fw_volume_reason(why)));
+    assert_int_equal(byte, 'b');
+    VOLUME_OK(fw_volume_thin_discard(again, SIZE, 0, fw_volume_reason(why)));
+    fw_volume_thin_close(again);
+}
+
+enum { RACES = 40 };
+static atomic_int met;     /* How often one of the two has come to a meeting. */
+static atomic_int owners;  /* Who have the volume now. */
+static atomic_int rivalry; /* How often two had. */
+
+/* Both go on when both are here. */
+static void meet(int *times)
+{
+    (*times)++;
+    (void)atomic_fetch_add(&met, 1);
+    while (atomic_load(&met) < 2 * *times) {
+        fw_thread_yield();
+    }
+}
+
+/* Opens and closes a volume again and again, at the same time as another host. */
+static void rival_run(void *argument)
+{
+    int times = 0;
+    for (int i = 0; i < RACES; i++) {
+        struct fw_volume_thin *got = NULL;
+        meet(&times);
+        int rc = fw_volume_thin_open(&got, argument, "b", NULL);
+        atomic_fetch_add(&failures, rc != 0 && rc != -EBUSY ? 1 : 0);
+        if (rc == 0 && atomic_fetch_add(&owners, 1) != 0) {
+            atomic_fetch_add(&rivalry, 1);
+        }
+        meet(&times);
+        if (rc == 0) {
+            atomic_fetch_sub(&owners, 1);
+            fw_volume_thin_close(got);
+        }
+    }
+}
+
+static void test_two_hosts(void **state)
+{
+    (void)state;
+    const struct fw_volume_thin_options two = {.path = path, .host = "two", .interval_ns = 1000000};
+    struct fw_volume_thin_host *rival;
+    struct fw_volume_thin *other;
+    struct fw_thread threads[2];
+    VOLUME_OK(fw_volume_thin_host_open(&rival, &two, fw_volume_reason(why)));
+    assert_int_equal(fw_thread_create(&threads[0], "one", rival_run, host), 0);
+    assert_int_equal(fw_thread_create(&threads[1], "two", rival_run, rival), 0);
+    fw_thread_join(&threads[0]);
+    fw_thread_join(&threads[1]);
+    assert_int_equal(atomic_load(&rivalry), 0);
+    assert_int_equal(atomic_load(&failures), 0);
+    VOLUME_OK(fw_volume_thin_open(&other, rival, "b", fw_volume_reason(why)));
+    fw_volume_thin_close(other);
+    fw_volume_thin_host_close(rival);
+}
+
 static void test_what_cannot_be(void **state)
 {
     (void)state;
-    struct fw_volume_thin *second;
+    struct fw_volume_thin_host *second;
+    struct fw_volume_thin *other;
     struct fw_reason reason;
-    const struct fw_volume_thin_options busy = {.path = path, .host = "one", .volume = "a"};
-    const struct fw_volume_thin_options nobody = {.path = path, .host = "two", .volume = "a"};
-    assert_int_equal(fw_volume_thin_open(&second, &busy, &reason), -EBUSY);
-    assert_int_equal(fw_volume_thin_open(&second, &nobody, &reason), -ENOENT);
-    fw_volume_thin_close(thin);
-    const struct fw_volume_thin_options nothing = {.path = path, .host = "one", .volume = "b"};
-    assert_int_equal(fw_volume_thin_open(&second, &nothing, &reason), -ENOENT);
-    thin_start();
+    const struct fw_volume_thin_options busy = {.path = path, .host = "one"};
+    const struct fw_volume_thin_options nobody = {.path = path, .host = "three"};
+    const struct fw_volume_thin_options two = {.path = path, .host = "two"};
+    assert_int_equal(fw_volume_thin_host_open(&second, &busy, &reason), -EBUSY);
+    assert_int_equal(fw_volume_thin_host_open(&second, &nobody, &reason), -ENOENT);
+    assert_int_equal(fw_volume_thin_open(&other, host, "c", &reason), -ENOENT);
+    VOLUME_OK(fw_volume_thin_host_open(&second, &two, fw_volume_reason(why)));
+    assert_int_equal(fw_volume_thin_open(&other, second, "a", &reason), -EBUSY);
+    fw_volume_thin_host_close(second);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_pieces),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_two_volumes),    cmocka_unit_test(test_two_hosts),
         cmocka_unit_test(test_what_cannot_be),
     };
     (void)!fw_log_set_level("volume", FW_LOG_ERROR);

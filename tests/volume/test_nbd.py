@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: a volume attached through NBD is a disk: what is written is read back, holes are zeros and told as
 holes, a discard gives extents back, a flush is kept whatever is killed, and a volume grows while it is written,
-with and without a manager.
+with and without a manager. A host has several at a time, and hosts do not disturb each other.
 Method: nbdkit with our plugin, started by `fairway volume attach`; other people's clients (qemu-io, nbdcopy,
 nbdinfo) write and read; processes are killed with SIGKILL."""
 
@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from group import FAILED, Group, placed
+from group import FAILED, Group, owners, placed
 
 EXTENT = 64 << 10
 EXTENTS = 40
@@ -24,22 +24,28 @@ pytestmark = pytest.mark.needs("nbdkit")
 
 
 class Attached(Group):
-    """A group whose volume `web` is attached on a socket."""
+    """A group whose volumes are attached on a socket of a host."""
 
-    def __init__(self, fairway, folder):
+    def __init__(self, fairway, folder, host="one"):
         super().__init__(fairway, folder / "group")
-        self.socket = folder / "nbd"
-        self.uri = f"nbd+unix:///?socket={self.socket}"
+        self.host = host
+        self.socket = folder / f"nbd-{host}"
 
     def make(self):
         # What nobody wrote must not be what was there before.
-        self.path.write_bytes(b"\xa5" * (8 << 20))
+        self.path.write_bytes(b"\xa5" * (16 << 20))
         self.do("format", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", "2", self.path)
         self.do("create", "--extents", EXTENTS, self.path, "web")
         self.do("connect", self.path, "one")
 
-    def attach(self):
-        self.do("attach", "--nbd", self.socket, "--host", "one", "--plugin", PLUGIN, self.path, "web")
+    def uri(self, volume="web"):
+        return f"nbd+unix:///{volume}?socket={self.socket}"
+
+    def attach_command(self, volume="web"):
+        return ["attach", "--nbd", self.socket, "--host", self.host, "--plugin", PLUGIN, self.path, volume]
+
+    def attach(self, volume="web"):
+        assert self.do(*self.attach_command(volume)).decode() == f"{self.uri(volume)}\n"
 
     def detach(self):
         self.do("detach", self.socket)
@@ -48,21 +54,50 @@ class Attached(Group):
         return int(pathlib.Path(f"{self.socket}.pid").read_text())
 
     def kill(self):
-        os.kill(self.pid(), signal.SIGKILL)
-        while os.path.exists(f"/proc/{self.pid()}"):
+        process = self.pid()
+        os.kill(process, signal.SIGKILL)
+        while not has_ended(process):
             pass
 
-    def qemu(self, *commands):
+    def qemu(self, *commands, volume="web"):
         arguments = [word for command in commands for word in ("-c", command)]
-        done = subprocess.run(["qemu-io", "-f", "raw", *arguments, self.uri], timeout=120,
+        done = subprocess.run(["qemu-io", "-f", "raw", *arguments, self.uri(volume)], timeout=120,
                               capture_output=True, check=False)
         assert done.returncode == 0 and b"failed" not in done.stdout + done.stderr, done
         return done.stdout
 
-    def map(self):
-        done = subprocess.run(["nbdinfo", "--map", self.uri], timeout=120, capture_output=True, check=True)
+    def map(self, volume="web"):
+        done = subprocess.run(["nbdinfo", "--map", self.uri(volume)], timeout=120, capture_output=True,
+                              check=True)
         rows = [line.split() for line in done.stdout.decode().splitlines()]
         return [(int(row[0]) // EXTENT, int(row[1]) // EXTENT, row[3]) for row in rows]
+
+
+def has_ended(process):
+    """All its threads, though its parent may not have asked for it yet."""
+    try:
+        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return True
+    return fields[0] == "Z" and int(fields[17]) <= 1
+
+
+def at_once(*actions):
+    """All of them at the same time."""
+    wrong = []
+
+    def act(action):
+        try:
+            action()
+        except BaseException as error:  # pylint: disable=broad-except
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=act, args=[action]) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
 
 
 @pytest.fixture
@@ -95,8 +130,11 @@ def test_a_disk(group, manager):
                "read -P 0 655360 65536", "write -z 2097152 65536")
     assert group.map() == [(0, 1, "hole,zero"), (1, 1, "data"), (2, 30, "hole,zero"), (32, 1, "data"),
                            (33, EXTENTS - 33, "hole,zero")]
-    done = group.run("attach", "--nbd", group.socket, "--host", "one", group.path, "web")
-    assert done.returncode == FAILED and b"serves it already" in done.stderr
+    group.attach()  # It is served already, and that is what was wanted.
+    done = group.run("attach", "--nbd", group.socket, "--host", "two", group.path, "web")
+    assert done.returncode == FAILED and b"serves another group or host" in done.stderr
+    done = group.run("attach", "--nbd", group.socket, "--host", "one", group.path, "wiki")
+    assert done.returncode == FAILED and b"there is no volume 'wiki'" in done.stderr
     group.detach()
     assert manager.end() == 0
     dump = group.dump()
@@ -114,11 +152,11 @@ def test_copied_through(group, manager, tmp_path):
         (files / str(number)).write_bytes(chance.randbytes(EXTENT))
     subprocess.run(["mke2fs", "-q", "-t", "ext2", "-d", files, source, f"{EXTENTS * EXTENT >> 10}"],
                    check=True, timeout=120, env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"})
-    subprocess.run(["nbdcopy", "--flush", source, group.uri], check=True, timeout=120)
+    subprocess.run(["nbdcopy", "--flush", source, group.uri()], check=True, timeout=120)
     group.kill()
     manager.kill()
     group.attach()
-    subprocess.run(["nbdcopy", group.uri, copy], check=True, timeout=120)
+    subprocess.run(["nbdcopy", group.uri(), copy], check=True, timeout=120)
     assert copy.read_bytes() == source.read_bytes()
     assert any("hole" in row[2] for row in group.map())
     subprocess.run(["e2fsck", "-fn", copy], check=True, timeout=120, capture_output=True,
@@ -156,6 +194,80 @@ def test_without_a_manager(group, manager):
     assert not writer.is_alive()
     group.qemu(f"read -P 3 {(1 + pool) * EXTENT} {EXTENT}")
     manager.kill()
+
+
+def test_several_volumes(group, manager):
+    """Attached at the same moment, by one process, which is the host's agent."""
+    group.do("create", "--extents", EXTENTS, group.path, "mail")
+    at_once(group.attach, lambda: group.attach("mail"))
+    at_once(lambda: group.qemu(*(f"write -P 1 {n * EXTENT} {EXTENT}" for n in range(8))),
+            lambda: group.qemu(*(f"write -P 2 {n * EXTENT} {EXTENT}" for n in range(4, 12)), volume="mail"))
+    assert group.map() == [(0, 8, "data"), (8, EXTENTS - 8, "hole,zero")]
+    assert group.map("mail") == [(0, 4, "hole,zero"), (4, 8, "data"), (12, EXTENTS - 12, "hole,zero")]
+    group.qemu(f"discard 0 {8 * EXTENT}", f"read -P 0 0 {8 * EXTENT}")
+    group.qemu(f"read -P 2 {4 * EXTENT} {8 * EXTENT}", volume="mail")
+    group.kill()
+    group.attach("mail")  # Either one starts it again.
+    group.qemu(f"read -P 2 {4 * EXTENT} {8 * EXTENT}", volume="mail")
+    group.qemu(f"read -P 0 0 {EXTENTS * EXTENT}")
+    group.detach()
+    assert manager.end() == 0
+    assert list(placed(group.dump(), "mail")) == list(range(4, 12)) and not placed(group.dump(), "web")
+
+
+def test_two_hosts(group, manager, tmp_path):
+    """One manager for both; while there is none they go on from their pools, and another takes over."""
+    hosts = [group, Attached(group.fairway, tmp_path, "two")]
+    group.do("connect", group.path, "two")
+    for name in ("web2", "mail", "mail2"):
+        group.do("create", "--extents", EXTENTS, group.path, name)
+    volumes = [(hosts[0], "web", 1), (hosts[0], "web2", 2), (hosts[1], "mail", 3), (hosts[1], "mail2", 4)]
+
+    def write(first, count):
+        return [lambda host=host, name=name, byte=byte: host.qemu(
+            *(f"write -P {byte} {n * EXTENT} {EXTENT}" for n in range(first, first + count)), volume=name)
+            for host, name, byte in volumes]
+
+    try:
+        at_once(*(lambda host=host, name=name: host.attach(name) for host, name, _ in volumes))
+        at_once(*write(0, 4))
+        while min(host["pool"] for host in group.dump()["hosts"]) < 4:
+            pass
+        manager.kill()
+        pools = [host["pool"] for host in group.dump()["hosts"]]
+        at_once(*write(4, min(pools) // 2))  # Each host writes to two volumes.
+        writers = threading.Thread(target=at_once, args=write(4 + min(pools) // 2, 12))
+        writers.start()
+        manager = group.manager()
+        writers.join()
+        for host, name, byte in volumes:
+            host.qemu(f"read -P {byte} 0 {(16 + min(pools) // 2) * EXTENT}", volume=name)
+    finally:
+        hosts[1].detach()
+    group.detach()
+    assert manager.end() == 0
+    dump = group.dump()
+    assert all(list(placed(dump, name)) == list(range(16 + min(pools) // 2)) for _, name, _ in volumes)
+    assert len(owners(dump)) == len(set(owners(dump))) == dump["extents"] - dump["free"]
+
+
+def test_one_host_at_a_time(group, manager, tmp_path):
+    other = Attached(group.fairway, tmp_path, "two")
+    group.do("connect", group.path, "two")
+    group.attach()
+    with subprocess.Popen(["qemu-io", "-f", "raw", group.uri()], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as client:
+        client.stdin.write(f"write -P 5 0 {EXTENT}\n".encode())
+        client.stdin.flush()
+        assert b"wrote" in client.stdout.readline()  # It is connected, and stays so.
+        done = other.run(*other.attach_command())
+        assert done.returncode == FAILED and b"host one has 'web' open" in done.stderr
+        client.stdin.close()
+        client.stdout.read()
+    other.attach()
+    other.qemu(f"read -P 5 0 {EXTENT}")
+    other.detach()
+    assert manager.end() == 0
 
 
 def test_what_cannot_be(group, tmp_path):
