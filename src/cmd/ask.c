@@ -5,204 +5,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "io/address.h"
-#include "io/clock.h"
-#include "io/reactor.h"
 
-enum { PORT = 11211, ANSWER_FIRST = 16 * 1024 };
-
-struct asking {
-    struct fw_stream stream;
-    struct fw_reactor *reactor;
-    struct iovec words;
-    const char *last;
-    char *answer;
-    size_t length;
-    size_t size;
-    int64_t deadline_ns;
-    int64_t patience_ns;
-    int result; /* -EINPROGRESS until it is over. */
-    bool is_closed;
-};
-
-static struct asking *asking_of(struct fw_stream *stream)
+int fw_ask_open(struct fw_peer *peer, const char *server, int64_t patience_ns,
+                const atomic_bool *must_end, struct fw_reason *reason)
 {
-    return FW_CONTAINER_OF(stream, struct asking, stream);
+    struct fw_address address;
+    if (fw_address_parse(server, FW_PEER_PORT, FW_ADDRESS_RESOLVE, &address, 1, reason) < 0) {
+        return -EINVAL;
+    }
+    return fw_peer_open(peer, &address, patience_ns, must_end, reason);
 }
 
-/* The last line that has come whole, or NULL. */
-static const char *line_last(const struct asking *asking)
+static bool begins_with(const char *line, size_t length, const char *beginning)
 {
-    if (asking->length < 2 || asking->answer[asking->length - 1] != '\n') {
+    size_t size = strlen(beginning);
+    return length >= size && memcmp(line, beginning, size) == 0;
+}
+
+/* The last line that has come whole, without its end; NULL: what came last is none. */
+static const char *line_last(const struct fw_peer *peer, size_t *length)
+{
+    const char *input = fw_peer_input(peer);
+    size_t size = fw_peer_input_length(peer);
+    if (size < 2 || input[size - 1] != '\n') {
         return NULL;
     }
-    const char *before = memrchr(asking->answer, '\n', asking->length - 1);
-    return before != NULL ? before + 1 : asking->answer;
+    const char *before = memrchr(input, '\n', size - 1);
+    const char *line = before != NULL ? before + 1 : input;
+    *length = (size_t)(input + size - 1 - line);
+    *length -= *length > 0 && line[*length - 1] == '\r';
+    return line;
 }
 
-static bool begins_with(const char *text, const char *beginning)
+/* -EINPROGRESS: the answer goes on. */
+static int answer_look(const struct fw_peer *peer, const char *last, struct fw_reason *reason)
 {
-    return strncmp(text, beginning, strlen(beginning)) == 0;
-}
-
-/* The answer has grown: is it complete? */
-static void answer_look(struct asking *asking)
-{
-    asking->answer[asking->length] = '\0';
-    const char *line = line_last(asking);
-    if (line != NULL && begins_with(line, asking->last)) {
-        asking->result = 0;
-    } else if (line != NULL && (begins_with(line, "ERROR") || begins_with(line, "CLIENT_ERROR") ||
-                                begins_with(line, "SERVER_ERROR"))) {
-        asking->result = -EPROTO;
+    size_t length;
+    const char *line = line_last(peer, &length);
+    if (line == NULL) {
+        return -EINPROGRESS;
     }
-}
-
-/* Room for more and for a final zero. */
-static bool answer_grow(struct asking *asking)
-{
-    if (asking->length + 1 < asking->size) {
-        return true;
+    if (begins_with(line, length, last)) {
+        return 0;
     }
-    size_t size = asking->size == 0 ? ANSWER_FIRST : 2 * asking->size;
-    char *grown = size <= FW_ASK_ANSWER_MAX ? realloc(asking->answer, size) : NULL;
-    if (grown != NULL) {
-        asking->answer = grown;
-        asking->size = size;
+    if (begins_with(line, length, "ERROR") || begins_with(line, length, "CLIENT_ERROR") ||
+        begins_with(line, length, "SERVER_ERROR")) {
+        return fw_reason_set(reason, -EPROTO, "the server answers: %.*s",
+                             length < 200 ? (int)length : 200, line);
     }
-    return grown != NULL;
+    return -EINPROGRESS;
 }
 
-static void asking_receive(struct asking *asking);
-
-static void asking_received(struct fw_stream *stream, ssize_t result)
+int fw_ask_peer(struct fw_peer *peer, const char *question, const char *last, char **answer,
+                struct fw_reason *reason)
 {
-    struct asking *asking = asking_of(stream);
-    if (result <= 0) {
-        asking->result = result == 0 ? -ECONNRESET : (int)result;
-        return;
-    }
-    asking->length += (size_t)result;
-    asking->deadline_ns = fw_clock_now_ns() + asking->patience_ns;
-    answer_look(asking);
-}
-
-static void asking_receive(struct asking *asking)
-{
-    ssize_t received = 0;
-    while (asking->result == -EINPROGRESS && received != -EINPROGRESS) {
-        if (!answer_grow(asking)) {
-            asking->result = -ENOMEM;
-            return;
-        }
-        received = fw_stream_receive_now(&asking->stream, asking->answer + asking->length,
-                                         asking->size - asking->length - 1);
-        if (received == -EAGAIN) {
-            fw_stream_wait(&asking->stream);
-            return;
-        }
-        asking_received(&asking->stream, received);
-    }
-}
-
-static void asking_readable(struct fw_stream *stream)
-{
-    asking_receive(asking_of(stream));
-}
-
-/* A question is short, and the socket empty: it is taken whole. */
-static void asking_connected(struct fw_stream *stream, int result)
-{
-    struct asking *asking = asking_of(stream);
-    if (result != 0) {
-        asking->result = result;
-        return;
-    }
-    ssize_t sent = fw_stream_send_now(stream, &asking->words, 1);
-    if (sent != (ssize_t)asking->words.iov_len) {
-        asking->result = sent < 0 ? (int)sent : -EIO;
-        return;
-    }
-    asking_receive(asking);
-}
-
-static void asking_closed(struct fw_stream *stream)
-{
-    asking_of(stream)->is_closed = true;
-}
-
-static const struct fw_stream_events asking_events = {
-    .readable = asking_readable,
-    .received = asking_received,
-    .connected = asking_connected,
-    .closed = asking_closed,
-};
-
-static int asking_run(struct asking *asking, const struct fw_address *address)
-{
-    int rc = fw_stream_connect(&asking->stream, asking->reactor, address, &asking_events);
-    if (rc != 0 && rc != -EINPROGRESS) {
+    int rc = fw_peer_send(peer, question, strlen(question), reason);
+    if (rc != 0) {
         return rc;
     }
-    if (rc == 0) {
-        asking_connected(&asking->stream, 0);
-    }
-    while (asking->result == -EINPROGRESS) {
-        int64_t left = asking->deadline_ns - fw_clock_now_ns();
-        if (left <= 0) {
-            asking->result = -ETIMEDOUT;
-            break;
+    do {
+        rc = fw_peer_receive(peer, reason);
+        if (rc != 0) {
+            return rc;
         }
-        (void)fw_reactor_poll(asking->reactor, left);
+        if (fw_peer_input_length(peer) > FW_ASK_ANSWER_MAX) {
+            return fw_reason_set(reason, -EMSGSIZE, "the server's answer is too long");
+        }
+        rc = answer_look(peer, last, reason);
+    } while (rc == -EINPROGRESS);
+    size_t length = fw_peer_input_length(peer);
+    if (rc == 0) {
+        *answer = strndup(fw_peer_input(peer), length);
+        rc = *answer != NULL ? 0 : fw_reason_errno(reason, -ENOMEM, "no memory for the answer");
     }
-    fw_stream_close(&asking->stream);
-    while (!asking->is_closed) {
-        (void)fw_reactor_poll(asking->reactor, -1);
-    }
-    return asking->result;
-}
-
-/* Without the end of the line. */
-static int answer_refused(const struct asking *asking, struct fw_reason *reason)
-{
-    const char *line = line_last(asking);
-    return fw_reason_set(reason, -EPROTO, "the server answers: %.*s", (int)strcspn(line, "\r\n"),
-                         line);
+    fw_peer_take(peer, length);
+    return rc;
 }
 
 int fw_ask(const char *server, const char *question, const char *last, int64_t patience_ns,
            char **answer, struct fw_reason *reason)
 {
-    struct fw_address address;
-    size_t length = strlen(question);
-    char *words = strdup(question);
-    struct asking asking = {.words = {.iov_base = words, .iov_len = length},
-                            .last = last,
-                            .deadline_ns = fw_clock_now_ns() + patience_ns,
-                            .patience_ns = patience_ns,
-                            .result = -EINPROGRESS};
-    int rc = words != NULL ? 0 : fw_reason_errno(reason, -ENOMEM, "cannot ask");
-    if (rc == 0 && fw_address_parse(server, PORT, FW_ADDRESS_RESOLVE, &address, 1, reason) < 0) {
-        rc = -EINVAL;
-    }
+    static const atomic_bool never = false;
+    struct fw_peer peer;
+    int rc = fw_ask_open(&peer, server, patience_ns, &never, reason);
     if (rc == 0) {
-        rc = fw_reactor_create(&asking.reactor, reason);
+        rc = fw_ask_peer(&peer, question, last, answer, reason);
+        fw_peer_close(&peer);
     }
-    if (rc == 0) {
-        rc = asking_run(&asking, &address);
-        fw_reactor_destroy(asking.reactor);
-        if (rc == -EPROTO) {
-            (void)answer_refused(&asking, reason);
-        } else if (rc != 0) {
-            (void)fw_reason_errno(reason, rc, "cannot ask the server at %s", server);
-        }
-    }
-    free(words);
-    if (rc != 0) {
-        free(asking.answer);
-        return rc;
-    }
-    *answer = asking.answer;
-    return 0;
+    return rc;
 }

@@ -12,9 +12,9 @@
 
 #include "base/json.h"
 #include "base/option.h"
-#include "base/parse.h"
 #include "base/reason.h"
 #include "cmd/ask.h"
+#include "cmd/figures.h"
 #include "cmd/tool.h"
 
 enum { COLUMNS_MAX = 64, QUESTION_SIZE = 128, GROUP_MAX = 64 };
@@ -35,18 +35,6 @@ static const struct fw_option stats_options[] = {
                        .unit = "s", .min = 1, .help = "how long to wait for the server"),
 };
 
-/* One of the answer's lines: STAT thing:figure value. */
-struct stat {
-    const char *thing; /* NULL: the name has none. */
-    const char *figure;
-    const char *value;
-};
-
-struct stats {
-    struct stat *rows;
-    size_t count;
-};
-
 static struct fw_option_table stats_table(struct stats_config *config)
 {
     return (struct fw_option_table){.module = "stats",
@@ -63,72 +51,32 @@ static void stats_print_help(FILE *out)
                 "\n"
                 "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
                 "delayed, throttled and refused, and by which rules), epochs (the cluster, and\n"
-                "which part of its rates is served here), settings, conns, threads, items and\n"
-                "slabs; without one it shows the general figures.\n"
+                "which part of its rates is served here), lanes, replication, volumes, settings,\n"
+                "conns, threads, items and slabs; without one it shows the general figures.\n"
                 "\n",
                 out);
     fw_options_print_help(&table, 1, out);
 }
 
-/* Cuts the answer into rows, in place. False: no memory. */
-static bool stats_read(struct stats *stats, char *answer)
-{
-    size_t lines = 1;
-    for (const char *at = answer; *at != '\0'; at++) {
-        lines += *at == '\n';
-    }
-    *stats = (struct stats){.rows = calloc(lines, sizeof *stats->rows)};
-    char *rest = answer;
-    for (char *line = strsep(&rest, "\n"); stats->rows != NULL && line != NULL;
-         line = strsep(&rest, "\n")) {
-        line[strcspn(line, "\r")] = '\0';
-        char *name = line + strlen("STAT ");
-        char *value = strncmp(line, "STAT ", 5) == 0 ? strchr(name, ' ') : NULL;
-        if (value == NULL) {
-            continue;
-        }
-        *value++ = '\0';
-        char *colon = strrchr(name, ':');
-        struct stat *row = &stats->rows[stats->count++];
-        *row = (struct stat){.figure = name, .value = value};
-        if (colon != NULL) {
-            *colon = '\0';
-            row->thing = name;
-            row->figure = colon + 1;
-        }
-    }
-    return stats->rows != NULL;
-}
-
 /* ---- JSON ------------------------------------------------------------------------------------ */
-
-static void json_value(struct fw_json *json, const char *value)
-{
-    uint64_t number;
-    if (fw_parse_uint(value, strlen(value), 0, UINT64_MAX, &number) == 0) {
-        fw_json_unsigned(json, number);
-    } else {
-        fw_json_string(json, value);
-    }
-}
 
 static bool is_same(const char *left, const char *right)
 {
     return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
-static void json_row(struct fw_json *json, const struct stat *row)
+static void json_row(struct fw_json *json, const struct fw_figure *row)
 {
-    fw_json_key(json, row->figure);
-    json_value(json, row->value);
+    fw_json_key(json, row->name);
+    fw_tool_json_value(json, row->value);
 }
 
 /* An object of each thing. Each thing's rows follow each other: so the server writes them. */
-static void json_things(struct fw_json *json, const struct stats *stats)
+static void json_things(struct fw_json *json, const struct fw_figures *stats)
 {
     const char *thing = NULL;
     for (size_t i = 0; i < stats->count; i++) {
-        const struct stat *row = &stats->rows[i];
+        const struct fw_figure *row = &stats->rows[i];
         if (row->thing == NULL) {
             continue;
         }
@@ -151,7 +99,7 @@ static void json_things(struct fw_json *json, const struct stats *stats)
  * General figures first, then the things, in an object that is called as the group is: people give
  * tenants their names, and might choose that of a figure.
  */
-static void stats_print_json(const struct stats *stats, const char *group)
+static void stats_print_json(const struct fw_figures *stats, const char *group)
 {
     struct fw_json json;
     bool has_things = false;
@@ -190,9 +138,9 @@ static size_t larger(size_t left, size_t right)
 }
 
 /* A histogram is for programs: they get it with --json. */
-static bool is_column(const struct stat *row)
+static bool is_column(const struct fw_figure *row)
 {
-    return row->thing != NULL && strncmp(row->figure, "delay_under_", 12) != 0;
+    return row->thing != NULL && strncmp(row->name, "delay_under_", 12) != 0;
 }
 
 static bool is_number(const char *text)
@@ -200,18 +148,18 @@ static bool is_number(const char *text)
     return text[0] != '\0' && strspn(text, "0123456789.") == strlen(text);
 }
 
-static void table_add(struct table *table, const struct stat *row)
+static void table_add(struct table *table, const struct fw_figure *row)
 {
     size_t i = 0;
-    while (i < table->count && strcmp(table->names[i], row->figure) != 0) {
+    while (i < table->count && strcmp(table->names[i], row->name) != 0) {
         i++;
     }
     if (i == COLUMNS_MAX) {
         return;
     }
     if (i == table->count) {
-        table->names[table->count++] = row->figure;
-        table->widths[i] = strlen(row->figure);
+        table->names[table->count++] = row->name;
+        table->widths[i] = strlen(row->name);
     }
     table->widths[i] = larger(table->widths[i], strlen(row->value));
     table->has_words[i] |= !is_number(row->value);
@@ -225,7 +173,8 @@ static void cell_print(const struct table *table, size_t column, const char *tex
 }
 
 /* The line of the thing that begins at row `first`; returns the first row behind it. */
-static size_t table_print_thing(const struct table *table, const struct stats *stats, size_t first)
+static size_t table_print_thing(const struct table *table, const struct fw_figures *stats,
+                                size_t first)
 {
     size_t end = first;
     while (end < stats->count && is_same(stats->rows[end].thing, stats->rows[first].thing)) {
@@ -235,7 +184,7 @@ static size_t table_print_thing(const struct table *table, const struct stats *s
     for (size_t i = 0; i < table->count; i++) {
         const char *value = "-";
         for (size_t j = first; j < end; j++) {
-            if (strcmp(stats->rows[j].figure, table->names[i]) == 0) {
+            if (strcmp(stats->rows[j].name, table->names[i]) == 0) {
                 value = stats->rows[j].value;
             }
         }
@@ -245,22 +194,21 @@ static size_t table_print_thing(const struct table *table, const struct stats *s
     return end;
 }
 
-static void stats_print_tables(const struct stats *stats)
+static void stats_print_tables(const struct fw_figures *stats)
 {
     struct table table = {.count = 0};
     size_t name_width = 0;
     for (size_t i = 0; i < stats->count; i++) {
-        const struct stat *row = &stats->rows[i];
+        const struct fw_figure *row = &stats->rows[i];
         if (row->thing == NULL) {
-            name_width = larger(name_width, strlen(row->figure));
+            name_width = larger(name_width, strlen(row->name));
         } else if (is_column(row)) {
             table_add(&table, row);
         }
     }
     for (size_t i = 0; i < stats->count; i++) {
         if (stats->rows[i].thing == NULL) {
-            (void)printf("%-*s  %s\n", (int)name_width, stats->rows[i].figure,
-                         stats->rows[i].value);
+            (void)printf("%-*s  %s\n", (int)name_width, stats->rows[i].name, stats->rows[i].value);
         }
     }
     if (table.count == 0) {
@@ -283,7 +231,7 @@ static enum fw_cmd_status stats_show(const struct stats_config *config, const ch
     char question[QUESTION_SIZE];
     char *answer;
     struct fw_reason reason;
-    struct stats stats;
+    struct fw_figures stats;
     if (strlen(group) > GROUP_MAX || strpbrk(group, " \t\r\n") != NULL) {
         return fw_cmd_fail(FW_CMD_USAGE, "'%.64s' is no group of figures", group);
     }
@@ -295,15 +243,16 @@ static enum fw_cmd_status stats_show(const struct stats_config *config, const ch
     if (rc != 0) {
         return fw_cmd_fail(rc == -EINVAL ? FW_CMD_USAGE : FW_CMD_FAILED, "%s", reason.text);
     }
-    bool is_read = stats_read(&stats, answer);
-    if (is_read && config->json) {
+    if (!fw_figures_init(&stats, answer)) {
+        return fw_cmd_fail(FW_CMD_FAILED, "no memory to show the figures");
+    }
+    if (config->json) {
         stats_print_json(&stats, group);
-    } else if (is_read) {
+    } else {
         stats_print_tables(&stats);
     }
-    free(stats.rows);
-    free(answer);
-    return is_read ? FW_CMD_OK : fw_cmd_fail(FW_CMD_FAILED, "no memory to show the figures");
+    fw_figures_fini(&stats);
+    return FW_CMD_OK;
 }
 
 static enum fw_cmd_status stats_with(void *config, const struct fw_option_list *words)

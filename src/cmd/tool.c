@@ -2,7 +2,9 @@
 #include "cmd/tool.h"
 
 #include <errno.h>
+#include <string.h>
 
+#include "base/parse.h"
 #include "base/reason.h"
 #include "base/text.h"
 
@@ -35,14 +37,29 @@ static int stdout_sink(const char *bytes, size_t length, void *context)
 
 void fw_tool_json_begin(struct fw_json *json)
 {
+    fw_tool_json_begin_as(json, FW_JSON_PRETTY);
+}
+
+void fw_tool_json_begin_as(struct fw_json *json, enum fw_json_layout layout)
+{
     static char memory[JSON_BUFFER];
     static struct fw_text buffer;
     fw_text_init(&buffer, memory, sizeof memory);
-    fw_json_init_sink(json, &buffer, FW_JSON_PRETTY, stdout_sink, NULL);
+    fw_json_init_sink(json, &buffer, layout, stdout_sink, NULL);
 }
 
 void fw_tool_json_end(struct fw_json *json)
 {
     (void)!fw_json_finish(json);
     (void)fputc('\n', stdout);
+}
+
+void fw_tool_json_value(struct fw_json *json, const char *value)
+{
+    uint64_t number;
+    if (fw_parse_uint(value, strlen(value), 0, UINT64_MAX, &number) == 0) {
+        fw_json_unsigned(json, number);
+    } else {
+        fw_json_string(json, value);
+    }
 }

@@ -18,8 +18,12 @@ enum fw_cmd_status fw_tool_run(const struct fw_option_table *table, int count, c
                                enum fw_cmd_status (*run)(void *config,
                                                          const struct fw_option_list *words));
 
-/* Begins a document on stdout. */
+/* Begins a document on stdout, for people; or in the layout that is asked for. */
 void fw_tool_json_begin(struct fw_json *json);
+void fw_tool_json_begin_as(struct fw_json *json, enum fw_json_layout layout);
 
 /* Ends it, with a new line. main() looks whether stdout took all of it. */
 void fw_tool_json_end(struct fw_json *json);
+
+/* A value that came as text: a whole number as such, everything else as a string. */
+void fw_tool_json_value(struct fw_json *json, const char *value);

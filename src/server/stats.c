@@ -16,6 +16,7 @@
 #include "io/clock.h"
 #include "io/process.h"
 #include "server/state.h"
+#include "server/stats_parts.h"
 #include "server/stats_tenants.h"
 
 enum { VALUE_SIZE = 256, NAME_SIZE = 64, US_PER_S = 1000000 };
@@ -287,6 +288,10 @@ static void rows_threads(const struct rows *rows)
             (void)snprintf(name, sizeof name, "%" PRIu32 ":%s", i, counters[j].name);
             row_number(rows, name, fw_counter_get(counters[j].counter));
         }
+        char name[NAME_SIZE];
+        (void)snprintf(name, sizeof name, "%" PRIu32 ":run_queue", i);
+        row(rows, name, "%" PRId64,
+            fw_gauge_get(&rows->server->domain->cores[i].metrics->run_queue));
     }
 }
 
@@ -308,6 +313,10 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
         fw_server_stats_epochs(server, emit, emit_context);
     } else if (strcmp(group, "tenants") == 0) {
         fw_server_stats_tenants(server, emit, emit_context);
+    } else if (strcmp(group, "lanes") == 0) {
+        fw_server_stats_lanes(server, emit, emit_context);
+    } else if (strcmp(group, "volumes") == 0) {
+        fw_server_stats_volumes(server, emit, emit_context);
     } else {
         return false;
     }
