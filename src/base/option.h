@@ -165,6 +165,20 @@ FW_MUST_CHECK int fw_options_parse_arguments(struct fw_options *options, int cou
 FW_MUST_CHECK int fw_options_parse_file(struct fw_options *options, const char *file_name,
                                         const char *text, size_t length, struct fw_reason *reason);
 
+/*
+ * The same for who wants to know everything that is wrong: goes on behind each mistake and tells
+ * it. What stands under a section that was refused is passed over. Returns how many mistakes there
+ * were; the structs hold what was right.
+ */
+struct fw_option_file {
+    const char *name;
+    const char *text;
+    size_t length;
+};
+size_t fw_options_check_file(struct fw_options *options, const struct fw_option_file *text,
+                             void (*tell)(void *context, const struct fw_reason *reason),
+                             void *context);
+
 /* Writes the help for all options, grouped by section, 80 columns wide. */
 void fw_options_print_help(const struct fw_option_table *tables, size_t count, FILE *out);
 

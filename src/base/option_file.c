@@ -20,6 +20,7 @@ struct file {
     unsigned line;
     const char *section;                   /* NULL before the first one. */
     char instance[FW_OPTION_NAME_MAX + 1]; /* Empty in a plain section. */
+    bool is_lost; /* Behind a section that was refused: whose the options are is not known. */
     struct fw_reason *reason;
 };
 
@@ -157,6 +158,7 @@ static int section_line(struct file *file, struct span line)
     struct span rest = trim(skip(line, 1));
     struct span section = take_name(&rest);
     struct span name = take_name(&rest);
+    file->is_lost = true;
     if (section.length == 0 || rest.length == 0 || rest.at[0] != ']' ||
         !is_comment_or_empty(trim(skip(rest, 1)))) {
         return refuse(file, line, "is not a section; write [section] or [section NAME]");
@@ -176,7 +178,9 @@ static int section_line(struct file *file, struct span line)
     }
     file->section = spelt;
     (void)snprintf(file->instance, sizeof file->instance, "%.*s", (int)name.length, name.at);
-    return name.length > 0 ? instances_create(file, name) : 0;
+    int rc = name.length > 0 ? instances_create(file, name) : 0;
+    file->is_lost = rc != 0;
+    return rc;
 }
 
 /* ---- Options. ---- */
@@ -315,7 +319,10 @@ static int parse_line(struct file *file, struct span line)
     if (is_comment_or_empty(line)) {
         return 0;
     }
-    return line.at[0] == '[' ? section_line(file, line) : option_line(file, line);
+    if (line.at[0] == '[') {
+        return section_line(file, line);
+    }
+    return file->is_lost ? 0 : option_line(file, line);
 }
 
 /* The end of a name that is too long says more than its beginning. */
@@ -329,26 +336,56 @@ static void file_name_shorten(const char *name, char shortened[FILE_NAME_MAX + 1
     }
 }
 
+/* The next line of `*rest`, which has one. */
+static int take_line(struct file *file, struct span *rest)
+{
+    const char *end = memchr(rest->at, '\n', rest->length);
+    struct span line = {rest->at, end != NULL ? (size_t)(end - rest->at) : rest->length};
+    *rest = skip(*rest, line.length + (end != NULL));
+    file->line++;
+    return parse_line(file, line);
+}
+
+static int refuse_length(const struct file *file)
+{
+    return fw_reason_set(file->reason, -EINVAL, "%s: the file is larger than %d bytes", file->name,
+                         FW_OPTION_FILE_MAX);
+}
+
 int fw_options_parse_file(struct fw_options *options, const char *file_name, const char *text,
                           size_t length, struct fw_reason *reason)
 {
     char shortened[FILE_NAME_MAX + 1];
-    file_name_shorten(file_name, shortened);
-    if (length > FW_OPTION_FILE_MAX) {
-        return fw_reason_set(reason, -EINVAL, "%s: the file is larger than %d bytes", shortened,
-                             FW_OPTION_FILE_MAX);
-    }
     struct file file = {.options = options, .name = shortened, .reason = reason};
     struct span rest = {text, length};
+    file_name_shorten(file_name, shortened);
+    int rc = length > FW_OPTION_FILE_MAX ? refuse_length(&file) : 0;
+    while (rc == 0 && rest.length > 0) {
+        rc = take_line(&file, &rest);
+    }
+    return rc;
+}
+
+size_t fw_options_check_file(struct fw_options *options, const struct fw_option_file *text,
+                             void (*tell)(void *context, const struct fw_reason *reason),
+                             void *context)
+{
+    char shortened[FILE_NAME_MAX + 1];
+    struct fw_reason reason;
+    struct file file = {.options = options, .name = shortened, .reason = &reason};
+    struct span rest = {text->text, text->length};
+    size_t count = 0;
+    file_name_shorten(text->name, shortened);
+    if (text->length > FW_OPTION_FILE_MAX) {
+        (void)refuse_length(&file);
+        tell(context, &reason);
+        return 1;
+    }
     while (rest.length > 0) {
-        const char *end = memchr(rest.at, '\n', rest.length);
-        struct span line = {rest.at, end != NULL ? (size_t)(end - rest.at) : rest.length};
-        rest = skip(rest, line.length + (end != NULL));
-        file.line++;
-        int rc = parse_line(&file, line);
-        if (rc != 0) {
-            return rc;
+        if (take_line(&file, &rest) != 0) {
+            tell(context, &reason);
+            count++;
         }
     }
-    return 0;
+    return count;
 }

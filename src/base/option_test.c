@@ -7,6 +7,7 @@
  * are tables of input and the exact line expected. Mistakes of a programmer must assert.
  */
 #include "base/option.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -658,6 +659,37 @@ static void test_file_mistakes(void **state)
     assert_string_equal(reason.text, "f.conf:4: [tenant d]: there are 3 tenants already");
 }
 
+static void mistake_append(void *context, const struct fw_reason *mistake)
+{
+    struct fw_text *told = context;
+    fw_text_printf(told, "%s\n", mistake->text);
+}
+
+static void test_all_mistakes(void **state)
+{
+    (void)state;
+    static const char text[] = "[server]\nprt = 1\nport = 7\n[nowhere]\nport = 8\nnonsense\n"
+                               "[tenant a]\n[tenant a]\nweight = 9\n[server]\nuser\nuser = me\n";
+    char memory[1024];
+    struct fw_text told;
+    const struct fw_option_file file = {.name = "f", .text = text, .length = sizeof text - 1};
+    fw_text_init(&told, memory, sizeof memory);
+    assert_int_equal(fw_options_check_file(&options, &file, mistake_append, &told), 4);
+    assert_string_equal(memory,
+                        "f:2: 'prt' is no option of [server]; did you mean 'port'?\n"
+                        "f:4: 'nowhere' is no known section; --help lists them in brackets\n"
+                        "f:8: 'a' was already described on line 7\n"
+                        "f:11: 'user' is not understood; write name = value\n");
+    /* What was right counts, also behind a mistake. */
+    assert_int_equal(config.port, 7);
+    assert_string_equal(config.user, "me");
+    const struct fw_option_file long_file = {
+        .name = "f", .text = text, .length = FW_OPTION_FILE_MAX + 1};
+    fw_text_clear(&told);
+    assert_int_equal(fw_options_check_file(&options, &long_file, mistake_append, &told), 1);
+    assert_string_equal(memory, "f: the file is larger than 1048576 bytes\n");
+}
+
 static void test_zero_byte(void **state)
 {
     (void)state;
@@ -926,6 +958,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_arguments_mistakes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lengths, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file_mistakes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_mistakes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_zero_byte, setup, teardown),
         cmocka_unit_test_setup_teardown(test_file_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_file_name, setup, teardown),

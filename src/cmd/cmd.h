@@ -28,6 +28,7 @@ struct fw_command {
 };
 
 extern const struct fw_command fw_cmd_admin;
+extern const struct fw_command fw_cmd_config;
 extern const struct fw_command fw_cmd_dump;
 extern const struct fw_command fw_cmd_help;
 extern const struct fw_command fw_cmd_load;

@@ -13,6 +13,7 @@
 #include "base/option.h"
 #include "base/reason.h"
 #include "cmd/cmd.h"
+#include "cmd/serve.h"
 #include "engine/options.h"
 #include "http/http.h"
 #include "http/options.h"
@@ -475,6 +476,36 @@ static enum fw_cmd_status serve_run(int count, char **arguments)
     }
     serve_forget(&serve, &options);
     return status;
+}
+
+int fw_serve_settings_init(struct fw_serve_settings *settings, struct fw_reason *reason)
+{
+    struct serve *serve = calloc(1, sizeof *serve);
+    if (serve == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot read a configuration");
+    }
+    serve_tables(serve);
+    *settings = (struct fw_serve_settings){
+        .tables = serve->tables,
+        .table_count = TABLES,
+        .ignored = &serve->tables[TABLE_IGNORED],
+        .server = &serve->server,
+        .log = &serve->log,
+        .http = &serve->http,
+        .tenants = &serve->tenants,
+        .serve = serve,
+    };
+    int rc = fw_options_init(&settings->options, serve->tables, TABLES, reason);
+    if (rc != 0) {
+        free(serve);
+    }
+    return rc;
+}
+
+void fw_serve_settings_fini(struct fw_serve_settings *settings)
+{
+    serve_forget(settings->serve, &settings->options);
+    free(settings->serve);
 }
 
 const struct fw_command fw_cmd_serve = {

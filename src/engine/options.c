@@ -49,12 +49,12 @@ int fw_engine_configure(const struct fw_engine_config *config, struct fw_domain_
 {
     if (config->localities * config->cores_per_locality > FW_CORES_MAX) {
         return fw_reason_set(reason, -EINVAL,
-                             "engine: %" PRIu64 " localities of %" PRIu64
+                             "--engine-localities: %" PRIu64 " of %" PRIu64
                              " cores are too many, at most %d cores are allowed",
                              config->localities, config->cores_per_locality, FW_CORES_MAX);
     }
     if (config->wait_min_ns > config->wait_max_ns) {
-        return fw_reason_set(reason, -EINVAL, "engine: wait-min is longer than wait-max");
+        return fw_reason_set(reason, -EINVAL, "--engine-wait-min is longer than --engine-wait-max");
     }
     domain->locality_count = (uint32_t)config->localities;
     domain->cores_per_locality = (uint32_t)config->cores_per_locality;

@@ -334,14 +334,14 @@ static void test_configure(void **state)
         const char *item;
         const char *reason;
     } cases[] = {
-        {"alpa=info", "log module-level: there is no module 'alpa'; did you mean 'alpha'?"},
-        {"zzz=info", "log module-level: there is no module 'zzz'"},
+        {"alpa=info", "--log-module-level: there is no module 'alpa'; did you mean 'alpha'?"},
+        {"zzz=info", "--log-module-level: there is no module 'zzz'"},
         {"beta",
-         "log module-level: 'beta' has no known level; give MODULE=LEVEL with one of error, "
+         "--log-module-level: 'beta' has no known level; give MODULE=LEVEL with one of error, "
          "warning, notice, info, debug, trace"},
-        {"beta=dbug",
-         "log module-level: 'beta=dbug' has no known level, did you mean debug; give MODULE=LEVEL "
-         "with one of error, warning, notice, info, debug, trace"},
+        {"beta=dbug", "--log-module-level: 'beta=dbug' has no known level, did you mean debug; "
+                      "give MODULE=LEVEL "
+                      "with one of error, warning, notice, info, debug, trace"},
     };
     for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
         const char *some[] = {"alpha=error", cases[i].item};

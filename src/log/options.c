@@ -63,11 +63,12 @@ static int level_parse(const char *item, const char *text, int *level, struct fw
         }
         fw_nearest_offer(&nearest, fw_log_level_names[i], strlen(fw_log_level_names[i]));
     }
-    return fw_reason_set(reason, -EINVAL,
-                         "log module-level: '%.40s' has no known level%s%s; give MODULE=LEVEL with "
-                         "one of error, warning, notice, info, debug, trace",
-                         item, fw_nearest_found(&nearest) ? ", did you mean " : "",
-                         fw_nearest_found(&nearest) ? nearest.best : "");
+    return fw_reason_set(
+        reason, -EINVAL,
+        "--log-module-level: '%.40s' has no known level%s%s; give MODULE=LEVEL with "
+        "one of error, warning, notice, info, debug, trace",
+        item, fw_nearest_found(&nearest) ? ", did you mean " : "",
+        fw_nearest_found(&nearest) ? nearest.best : "");
 }
 
 /* Takes "cache=debug" apart. */
@@ -79,7 +80,7 @@ static int module_level_parse(const char *item, struct fw_log_module **module, i
     struct fw_nearest nearest;
     *module = fw_log_module_find(item, length, &nearest);
     if (*module == NULL) {
-        return fw_reason_set(reason, -EINVAL, "log module-level: there is no module '%.*s'%s%s%s",
+        return fw_reason_set(reason, -EINVAL, "--log-module-level: there is no module '%.*s'%s%s%s",
                              length < 40 ? (int)length : 40, item,
                              fw_nearest_found(&nearest) ? "; did you mean '" : "",
                              fw_nearest_found(&nearest) ? nearest.best : "",
@@ -88,19 +89,37 @@ static int module_level_parse(const char *item, struct fw_log_module **module, i
     return level_parse(item, equals != NULL ? equals + 1 : "", level, reason);
 }
 
+static int levels_check(const struct fw_log_config *config, struct fw_reason *reason)
+{
+    const struct fw_option_list *list = &config->module_level;
+    struct fw_log_module *module;
+    int level;
+    int rc = 0;
+    for (size_t i = 0; i < list->count && rc == 0; i++) {
+        rc = module_level_parse(list->items[i], &module, &level, reason);
+    }
+    return rc;
+}
+
+int fw_log_check(const struct fw_log_config *config, struct fw_reason *reason)
+{
+    if (!fw_log_ring_size_ok(config->ring_size)) {
+        return fw_reason_set(reason, -EINVAL,
+                             "--log-ring-size: give a power of two from 8 KiB to 16 MiB");
+    }
+    return levels_check(config, reason);
+}
+
 int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reason)
 {
     const struct fw_option_list *list = &config->module_level;
     struct fw_log_module *module;
     int level;
-    for (size_t i = 0; i < list->count; i++) {
-        int rc = module_level_parse(list->items[i], &module, &level, reason);
-        if (rc != 0) {
-            return rc;
-        }
-    }
     bool is_file = config->file != NULL && config->file[0] != '\0';
-    int rc = fw_log_open(is_file ? config->file : NULL, reason);
+    int rc = levels_check(config, reason);
+    if (rc == 0) {
+        rc = fw_log_open(is_file ? config->file : NULL, reason);
+    }
     if (rc != 0) {
         return rc;
     }

@@ -33,6 +33,9 @@ struct fw_log_config {
 extern const struct fw_option fw_log_options[];
 extern const size_t fw_log_options_count;
 
+/* Whether both of the following would take it, but for files. 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_log_check(const struct fw_log_config *config, struct fw_reason *reason);
+
 /*
  * Sets all but the rings: levels, file, format, rotation, policy. Returns 0, -EINVAL if there is no
  * such module or level, or what opening the file said, with the reason. Then everything is as it

@@ -81,14 +81,20 @@ static int rule_read(const struct fw_tenant_section *section, size_t index, stru
                                    text, why.text);
 }
 
+int fw_tenant_section_check(const struct fw_tenant_section *section, size_t index,
+                            struct fw_reason *reason)
+{
+    struct fw_rule rule = {.conditions = 0};
+    return rule_read(section, index, &rule, reason);
+}
+
 int fw_tenant_sections_check(const struct fw_tenant_sections *sections,
                              const struct fw_tenant_section **wrong, struct fw_reason *reason)
 {
     for (size_t i = 0; i < sections->count; i++) {
         const struct fw_tenant_section *section = sections->sections[i];
         for (size_t j = 0; j < section->match.count; j++) {
-            struct fw_rule rule = {.conditions = 0};
-            int rc = rule_read(section, j, &rule, reason);
+            int rc = fw_tenant_section_check(section, j, reason);
             if (rc != 0) {
                 *wrong = section;
                 return rc;

@@ -43,6 +43,10 @@ FW_MUST_CHECK int fw_tenant_section_add(void *sections, const char *name, void *
                                         struct fw_reason *reason);
 void fw_tenant_sections_fini(struct fw_tenant_sections *sections);
 
+/* One rule of a section. Returns 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_tenant_section_check(const struct fw_tenant_section *section, size_t index,
+                                          struct fw_reason *reason);
+
 /*
  * Tries every rule, before anything is made of them. Returns 0, or -EINVAL with the reason; then
  * *wrong is the section.

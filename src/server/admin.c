@@ -413,9 +413,10 @@ static int admin_address(const char *path, struct fw_address *address, struct fw
     if (length >= (int)sizeof text) {
         return fw_reason_set(reason, -EINVAL, "--admin-socket: the path '%s' is too long", path);
     }
-    int rc = fw_address_parse(text, 0, 0, address, 1, reason);
+    struct fw_reason why;
+    int rc = fw_address_parse(text, 0, 0, address, 1, &why);
     if (rc < 0) {
-        return rc;
+        return fw_reason_set(reason, rc, "--admin-socket: %s", why.text);
     }
     if (fw_address_path(address) == NULL) {
         return fw_reason_set(reason, -EINVAL,
@@ -424,6 +425,12 @@ static int admin_address(const char *path, struct fw_address *address, struct fw
                              path);
     }
     return 0;
+}
+
+int fw_admin_check(const char *path, struct fw_reason *reason)
+{
+    struct fw_address address;
+    return admin_address(path, &address, reason);
 }
 
 int fw_admin_open(struct fw_server *server, struct fw_reason *reason)

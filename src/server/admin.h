@@ -54,6 +54,9 @@ enum {
  */
 FW_MUST_CHECK int fw_admin_open(struct fw_server *server, struct fw_reason *reason);
 
+/* Whether open() could do with that path. 0, or a negative errno with the reason. */
+FW_MUST_CHECK int fw_admin_check(const char *path, struct fw_reason *reason);
+
 /* Of the thread that runs the server, after each poll: sends what workers have answered. */
 void fw_admin_look(struct fw_server *server);
 

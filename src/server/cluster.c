@@ -216,14 +216,35 @@ static void gang_changed(struct fw_gang *gang, bool is_in, int error)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int config_check(const struct fw_server_cluster_config *config, struct fw_reason *reason)
+/* Whether epochs and the time-out go together: the policy knows. */
+static int times_check(const struct fw_server_cluster_config *config)
+{
+    struct fw_share *share = aligned_alloc(alignof(struct fw_share), sizeof *share);
+    const struct fw_share_config times = {.epoch_ns = config->epoch_ns,
+                                          .timeout_ns = config->timeout_ns,
+                                          .nodes = (uint32_t)config->nodes};
+    int rc = share != NULL ? fw_share_init(share, &times) : -ENOMEM;
+    if (rc == 0) {
+        fw_share_fini(share);
+    }
+    free(share);
+    return rc;
+}
+
+int fw_server_cluster_check(const struct fw_server_cluster_config *config, struct fw_reason *reason)
 {
     if (config->fallback == FW_CLUSTER_FAIR && config->nodes == 0) {
         return fw_reason_set(reason, -EINVAL,
                              "a cluster whose nodes serve their fair part when they are cut off "
-                             "needs their number: give cluster-nodes, or cluster-fallback none");
+                             "needs their number: give --cluster-nodes, or --cluster-fallback "
+                             "none");
     }
-    return 0;
+    int rc = times_check(config);
+    return rc == -EINVAL ? fw_reason_set(reason, rc,
+                                         "--cluster-timeout must be at least one epoch long and at "
+                                         "most 30: see --cluster-epoch")
+           : rc != 0     ? fw_reason_errno(reason, rc, "cannot join the cluster")
+                         : 0;
 }
 
 static int cluster_make_policies(struct fw_server_cluster *cluster, struct fw_reason *reason)
@@ -253,11 +274,7 @@ static int cluster_make_policies(struct fw_server_cluster *cluster, struct fw_re
             fw_share_fini(&cluster->share);
         }
     }
-    return rc == -EINVAL ? fw_reason_set(reason, rc,
-                                         "cluster-timeout must be at least one epoch long and at "
-                                         "most 30: see cluster-epoch")
-           : rc != 0     ? fw_reason_errno(reason, rc, "cannot join the cluster")
-                         : 0;
+    return rc == 0 ? 0 : fw_reason_errno(reason, rc, "cannot join the cluster");
 }
 
 static void cluster_closed(struct fw_server_cluster *cluster)
@@ -315,8 +332,9 @@ static int cluster_make_group(struct fw_server_cluster *cluster, struct fw_reaso
 
 int fw_server_cluster_open(struct fw_server *server, struct fw_reason *reason)
 {
-    int rc =
-        server->config.cluster.name != NULL ? config_check(&server->config.cluster, reason) : 0;
+    int rc = server->config.cluster.name != NULL
+                 ? fw_server_cluster_check(&server->config.cluster, reason)
+                 : 0;
     if (rc != 0 || server->config.cluster.name == NULL) {
         return rc;
     }

@@ -65,6 +65,10 @@ struct fw_metrics_epoch {
 };
 extern const struct fw_metric_table fw_epoch_metric_table;
 
+/* 0, or a negative errno with the reason: its options do not go together. */
+FW_MUST_CHECK int fw_server_cluster_check(const struct fw_server_cluster_config *config,
+                                          struct fw_reason *reason);
+
 /* Joins the group, if one is configured. Returns 0, or a negative errno with the reason. */
 FW_MUST_CHECK int fw_server_cluster_open(struct fw_server *server, struct fw_reason *reason);
 /* The policy may have changed. */

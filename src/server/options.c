@@ -30,7 +30,7 @@ const struct fw_option fw_server_options[] = {
     ROW(UINT, backlog, "listen-backlog", .flag = 'b', .default_text = "1024", .min = 1,
         .max = 65535, .unit = "connections", .help = "connections that may wait to be accepted"),
     ROW(SIZE, memory, "memory-limit", .flag = 'm', .unit = "MiB", .default_text = "64",
-        .min = 2 << 20, .max = INT64_C(1) << 44, .help = "memory for items and their table"),
+        .min = 2 << 20, .max = INT64_C(1) << 40, .help = "memory for items and their table"),
     ROW(STRING, memory_file, "memory-file", .flag = 'e', .value_name = "FILE",
         .help = "keep all items over a restart: they are written there at a clean stop, and read "
                 "at the next start"),

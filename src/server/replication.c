@@ -2,6 +2,8 @@
 #include "server/replication.h"
 
 #include <errno.h>
+#include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <fairway/log.h>
@@ -175,10 +177,9 @@ static int address_read(const char *option, const char *text, uint16_t port,
 }
 
 /* Whom to follow and what to look out for, and as what to begin. */
-static int roles_read(struct fw_server *server, enum fw_repl_role *role, struct fw_reason *reason)
+static int roles_read(const struct fw_repl_config *config, struct fw_replication *replication,
+                      enum fw_repl_role *role, struct fw_reason *reason)
 {
-    const struct fw_repl_config *config = &server->config.repl;
-    struct fw_replication *replication = &server->replication;
     const char *master = config->master != NULL ? config->master : config->virtual_address;
     int rc = 0;
     if (config->virtual_address != NULL) {
@@ -211,6 +212,23 @@ static void stage_set(struct fw_replication *replication, enum fw_replication_st
     }
 }
 
+int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *reason)
+{
+    enum fw_repl_role role;
+    struct fw_replication *tried = aligned_alloc(alignof(struct fw_replication), sizeof *tried);
+    if (tried == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot replicate");
+    }
+    memset(tried, 0, sizeof *tried);
+    tried->repl.config = *config;
+    int rc = roles_read(config, tried, &role, reason);
+    if (rc == 0) {
+        rc = fw_repl_read_admitted(&tried->repl, reason);
+    }
+    free(tried);
+    return rc;
+}
+
 int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_repl_config *config = &server->config.repl;
@@ -219,7 +237,7 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     if (!config->is_enabled) {
         return 0;
     }
-    int rc = roles_read(server, &role, reason);
+    int rc = roles_read(config, replication, &role, reason);
     if (rc == 0) {
         rc = fw_repl_read_admitted(&replication->repl, reason);
     }

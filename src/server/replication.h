@@ -71,6 +71,10 @@ struct fw_replication {
 FW_MUST_CHECK int fw_replication_init(struct fw_server *server);
 void fw_replication_fini(struct fw_server *server);
 
+/* Whether open() could do with these options. 0, or a negative errno with the reason. */
+FW_MUST_CHECK int fw_replication_check(const struct fw_repl_config *config,
+                                       struct fw_reason *reason);
+
 /* Opens what the configuration says. After a failure close() is due as well. */
 FW_MUST_CHECK int fw_replication_open(struct fw_server *server, struct fw_reason *reason);
 void fw_replication_close(struct fw_server *server);

@@ -53,24 +53,28 @@ static int host_shutdown(void *context, bool is_graceful)
 
 /* ---- made ---------------------------------------------------------------------------------- */
 
-static int server_make_auth(struct fw_server *server, struct fw_reason *reason)
+int fw_server_choose_auth(const struct fw_server_config *config, const char **file,
+                          struct fw_reason *reason)
 {
-    const struct fw_server_config *config = &server->config;
-    const char *file = config->auth_file;
-    if (config->has_sasl && config->sasl_file != NULL) {
-        file = config->sasl_file;
-    }
-    if (config->has_sasl && file == NULL) {
+    *file = config->has_sasl && config->sasl_file != NULL ? config->sasl_file : config->auth_file;
+    if (config->has_sasl && *file == NULL) {
         return fw_reason_set(reason, -EINVAL,
                              "--enable-sasl (-S) needs a file of users: give --sasl-file FILE, "
                              "with a line user:password for each");
     }
-    return file != NULL ? fw_auth_load(&server->cache.auth, file, reason) : 0;
+    return 0;
+}
+
+static int server_make_auth(struct fw_server *server, struct fw_reason *reason)
+{
+    const char *file;
+    int rc = fw_server_choose_auth(&server->config, &file, reason);
+    return rc == 0 && file != NULL ? fw_auth_load(&server->cache.auth, file, reason) : rc;
 }
 
 /* Each way to log in belongs to a protocol; the other one would be a way around it. */
-static int server_choose_protocol(const struct fw_server_config *config, enum fw_protocol *protocol,
-                                  struct fw_reason *reason)
+int fw_server_choose_protocol(const struct fw_server_config *config, enum fw_protocol *protocol,
+                              struct fw_reason *reason)
 {
     enum fw_protocol only = config->has_sasl            ? FW_PROTOCOL_BINARY
                             : config->auth_file != NULL ? FW_PROTOCOL_TEXT
@@ -93,7 +97,7 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
     const struct fw_server_config *config = &server->config;
     struct fw_cache *cache = &server->cache;
     enum fw_protocol protocol;
-    int rc = server_choose_protocol(config, &protocol, reason);
+    int rc = fw_server_choose_protocol(config, &protocol, reason);
     if (rc != 0) {
         return rc;
     }
@@ -220,16 +224,21 @@ static uint64_t server_served(void *context)
     return count;
 }
 
+void fw_server_jobs_policy(const struct fw_server_config *config, struct fw_jobs_policy *policy)
+{
+    fw_jobs_policy_init(policy);
+    if (config->jobs.workers > 0) {
+        fw_jobs_configure(policy, &config->jobs);
+    }
+    lanes_widen(policy, 1 + fw_volumes_services(&config->volume));
+}
+
 /* The job kernel with the services that always run. */
 static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
 {
     struct fw_jobs_policy policy;
     struct fw_jobs_reason why = {.text = ""};
-    fw_jobs_policy_init(&policy);
-    if (server->config.jobs.workers > 0) {
-        fw_jobs_configure(&policy, &server->config.jobs);
-    }
-    lanes_widen(&policy, 1 + fw_volumes_services(&server->config.volume));
+    fw_server_jobs_policy(&server->config, &policy);
     int rc = fw_jobs_create(&server->jobs, &policy, &why);
     if (rc != 0) {
         return fw_reason_set(reason, rc, "cannot make the job kernel: %s", why.text);

@@ -107,6 +107,14 @@ struct fw_server {
     enum fw_sched_policy_number policy;
 };
 
+/* What follows from the configuration; 0, or -EINVAL with the reason. In server.c. */
+FW_MUST_CHECK int fw_server_choose_protocol(const struct fw_server_config *config,
+                                            enum fw_protocol *protocol, struct fw_reason *reason);
+/* The file of users, or NULL. */
+FW_MUST_CHECK int fw_server_choose_auth(const struct fw_server_config *config, const char **file,
+                                        struct fw_reason *reason);
+void fw_server_jobs_policy(const struct fw_server_config *config, struct fw_jobs_policy *policy);
+
 /* What struct fw_cache_host wants; in stats.c. */
 bool fw_server_stats(void *server, const char *group, fw_stat_emit emit, void *context);
 void fw_server_stats_reset(void *server);

@@ -41,7 +41,7 @@ def assert_refused(done, message, status=USAGE):
     (["--log-level=dbug"], "--log-level: 'dbug' is not known, did you mean 'debug'? Give one of "
                            "error, warning, notice, info, debug, trace"),
     (["--log-module-level", "sever=debug"],
-     "log module-level: there is no module 'sever'; did you mean 'server'?"),
+     "--log-module-level: there is no module 'sever'; did you mean 'server'?"),
     (["now"], "'now' is not an option; only options are taken, see --help"),
     (["--help=maybe"], "--help: 'maybe' is not understood; give yes or no"),
 ])
