@@ -182,6 +182,17 @@ size_t fw_options_check_file(struct fw_options *options, const struct fw_option_
 /* Writes the help for all options, grouped by section, 80 columns wide. */
 void fw_options_print_help(const struct fw_option_table *tables, size_t count, FILE *out);
 
+/* What the help says about a row, in pieces, for who lays it out in another way. */
+struct fw_option_text {
+    char long_name[FW_OPTION_NAME_MAX + 1]; /* Without the dashes. */
+    const char *value_name;                 /* "" for flags. */
+    char allowed[160];                      /* "a number from 0 to 65535". */
+    bool is_file_only;                      /* Of a named section. */
+    bool is_on; /* A flag that is on by default: it is given as --no-NAME. */
+};
+void fw_option_describe(const struct fw_option_table *table, const struct fw_option *option,
+                        struct fw_option_text *text);
+
 enum fw_option_source {
     FW_OPTION_SOURCE_DEFAULT,
     FW_OPTION_SOURCE_FILE,

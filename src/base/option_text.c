@@ -204,6 +204,17 @@ static bool is_on_by_default(const struct fw_option *option)
     return option->type == FW_OPTION_TYPE_BOOL && strcmp(option->default_text, "yes") == 0;
 }
 
+void fw_option_describe(const struct fw_option_table *table, const struct fw_option *option,
+                        struct fw_option_text *text)
+{
+    static_assert(sizeof text->allowed == FW_OPTION_ALLOWED_SIZE, "it is filled whole");
+    *text = (struct fw_option_text){.value_name = value_name(option),
+                                    .is_file_only = fw_option_is_file_only(table),
+                                    .is_on = is_on_by_default(option)};
+    fw_option_long_name(table, option, text->long_name);
+    fw_option_allowed(option, text->allowed);
+}
+
 /* "-p, --port NUMBER"; of a named section, which the command line does not reach, "weight". */
 static void help_left(const struct fw_option_table *table, const struct fw_option *option,
                       char *text, size_t size)

@@ -54,20 +54,6 @@ static struct fw_option_table admin_table(struct admin_config *config)
                                     .config = config};
 }
 
-static void admin_print_help(FILE *out)
-{
-    struct admin_config config;
-    const struct fw_option_table table = admin_table(&config);
-    (void)fputs("usage: fairway admin [OPTIONS] COMMAND [ARGUMENTS]\n"
-                "\n"
-                "Asks a running server that was started with --admin-socket, or changes its\n"
-                "settings. 'fairway admin help' lists the commands of that server, among them\n"
-                "status, connections, stats, pools, lanes, threads, settings, set and log.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 /* The connection. */
 struct admin {
     const struct admin_config *config;
@@ -336,6 +322,11 @@ static enum fw_cmd_status admin_run(int count, char **arguments)
 const struct fw_command fw_cmd_admin = {
     .name = "admin",
     .summary = "ask a running server, or change its settings",
+    .usage = "admin [OPTIONS] COMMAND [ARGUMENTS]",
+    .about = "Asks a running server that was started with --admin-socket, or changes its\n"
+             "settings. 'fairway admin help' lists the commands of that server, among them\n"
+             "status, connections, stats, pools, lanes, threads, settings, set and log.",
+    .options = admin_options,
+    .option_count = FW_ARRAY_LENGTH(admin_options),
     .run = admin_run,
-    .print_help = admin_print_help,
 };

@@ -5,12 +5,16 @@
  *
  * A command gets the arguments behind its name and returns the exit status. What it was asked for
  * goes to stdout. Why it failed goes to stderr, in one line, through fw_cmd_fail().
+ *
+ * What it tells about itself is data, not a function that prints: `--help`, the manual pages and
+ * the shells' completion are made of the same rows and cannot differ from each other.
  */
 #pragma once
 
 #include <stdio.h>
 
 #include "base/base.h"
+#include "base/option.h"
 
 /* The exit statuses, and the only ones. README.md says why these. */
 enum fw_cmd_status {
@@ -20,12 +24,35 @@ enum fw_cmd_status {
     FW_CMD_NO_SOCKET = 71, /* EX_OSERR: it cannot listen where it should. */
 };
 
+/* One of the things that a command can do, where these have names: `fairway ring push`. */
+struct fw_command_action {
+    const char *name;
+    const char *noun; /* What it takes besides; NULL: nothing that is not in the usage. */
+    const char *summary;
+};
+
+enum { FW_COMMAND_TABLES_MAX = 32 };
+
 struct fw_command {
     const char *name;
     const char *summary; /* A phrase for the list of commands. */
+    const char *usage;   /* Lines without `fairway`: "log recover [OPTIONS] FILE". */
+    const char
+        *about; /* Sentences, in lines of at most 79 columns; empty ones between paragraphs. */
+    const struct fw_option *options;
+    size_t option_count;
     enum fw_cmd_status (*run)(int count, char **arguments);
-    void (*print_help)(FILE *out);
+    /* For those with more than one table, instead of `options`: fills in what there is. */
+    size_t (*tables)(struct fw_option_table tables[FW_COMMAND_TABLES_MAX]);
+    /* Tells of action number `index`. False: there are no more. NULL: it has none. */
+    bool (*action)(size_t index, struct fw_command_action *action);
 };
+
+/* All tables of the command, without structs to fill. Returns how many. */
+size_t fw_command_tables(const struct fw_command *command,
+                         struct fw_option_table tables[FW_COMMAND_TABLES_MAX]);
+
+void fw_command_print_help(const struct fw_command *command, FILE *out);
 
 extern const struct fw_command fw_cmd_admin;
 extern const struct fw_command fw_cmd_config;
@@ -42,6 +69,9 @@ extern const struct fw_command fw_cmd_volume;
 
 /* All commands in the order of the list; NULL at the end. */
 extern const struct fw_command *const fw_commands[];
+
+/* The short help: what there is, on one screen. */
+void fw_commands_print_help(FILE *out);
 
 /* The command, or NULL; then it has said on stderr what was probably meant. */
 const struct fw_command *fw_command_find(const char *name);

@@ -38,22 +38,6 @@ static struct fw_option_table config_table(struct config_options *config)
                                     .config = config};
 }
 
-static void config_print_help(FILE *out)
-{
-    struct config_options config;
-    const struct fw_option_table table = config_table(&config);
-    (void)fputs("usage: fairway config check FILE\n"
-                "       fairway config show [OPTIONS] [FILE]\n"
-                "\n"
-                "check tells everything that 'fairway serve --config FILE' would refuse, with\n"
-                "file and line, and ends with status 64 if there is something. It opens no port\n"
-                "and changes nothing, so it can be run beside a server. show prints all options\n"
-                "as a server would have them, in the form of a configuration file.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 /* A configuration that is being looked at. */
 struct reading {
     struct fw_serve_settings settings;
@@ -271,6 +255,18 @@ static enum fw_cmd_status config_show(struct reading *reading, bool is_brief)
     return FW_CMD_OK;
 }
 
+static bool config_action(size_t index, struct fw_command_action *action)
+{
+    static const struct fw_command_action actions[] = {
+        {"check", "FILE", "tell everything that is wrong"},
+        {"show", "[FILE]", "print all options as they would be"},
+    };
+    if (index < FW_ARRAY_LENGTH(actions)) {
+        *action = actions[index];
+    }
+    return index < FW_ARRAY_LENGTH(actions);
+}
+
 static enum fw_cmd_status config_with(void *context, const struct fw_option_list *words)
 {
     const struct config_options *config = context;
@@ -302,6 +298,14 @@ static enum fw_cmd_status config_run(int count, char **arguments)
 const struct fw_command fw_cmd_config = {
     .name = "config",
     .summary = "check a configuration, or show what it means",
+    .usage = "config check FILE\n"
+             "config show [OPTIONS] [FILE]",
+    .about = "check tells everything that 'fairway serve --config FILE' would refuse, with\n"
+             "file and line, and ends with status 64 if there is something. It opens no port\n"
+             "and changes nothing, so it can be run beside a server. show prints all options\n"
+             "as a server would have them, in the form of a configuration file.",
+    .options = config_options,
+    .option_count = FW_ARRAY_LENGTH(config_options),
+    .action = config_action,
     .run = config_run,
-    .print_help = config_print_help,
 };

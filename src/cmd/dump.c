@@ -494,19 +494,6 @@ static const struct fw_option_table dump_table = {.module = "dump",
                                                   .count = FW_ARRAY_LENGTH(dump_options),
                                                   .config = &dump_config};
 
-static void dump_print_help(FILE *out)
-{
-    (void)fputs("usage: fairway dump [OPTIONS] FILE\n"
-                "\n"
-                "Writes all items of a running server to FILE, or to standard output for -,\n"
-                "while the server goes on. The server is a Fairway or a memcached, 1.6 or\n"
-                "later. 'fairway load' brings them to another one. FILE is there when it is\n"
-                "complete, or not at all.\n"
-                "\n",
-                out);
-    fw_options_print_help(&dump_table, 1, out);
-}
-
 static enum fw_cmd_status dump_run(int count, char **arguments)
 {
     return fw_tool_run(&dump_table, count, arguments, dump_words);
@@ -515,6 +502,12 @@ static enum fw_cmd_status dump_run(int count, char **arguments)
 const struct fw_command fw_cmd_dump = {
     .name = "dump",
     .summary = "write the items of a running server to a file",
+    .usage = "dump [OPTIONS] FILE",
+    .about = "Writes all items of a running server to FILE, or to standard output for -,\n"
+             "while the server goes on. The server is a Fairway or a memcached, 1.6 or\n"
+             "later. 'fairway load' brings them to another one. FILE is there when it is\n"
+             "complete, or not at all.",
+    .options = dump_options,
+    .option_count = FW_ARRAY_LENGTH(dump_options),
     .run = dump_run,
-    .print_help = dump_print_help,
 };

@@ -353,18 +353,6 @@ static const struct fw_option_table load_table = {.module = "load",
                                                   .count = FW_ARRAY_LENGTH(load_options),
                                                   .config = &load_config};
 
-static void load_print_help(FILE *out)
-{
-    (void)fputs("usage: fairway load [OPTIONS] FILE\n"
-                "\n"
-                "Stores the items of FILE, or of standard input for -, in a running server: a\n"
-                "Fairway or a memcached, 1.6 or later. Items keep their flags, and expire when\n"
-                "they would have. A damaged file is refused, with the place of the damage.\n"
-                "\n",
-                out);
-    fw_options_print_help(&load_table, 1, out);
-}
-
 static enum fw_cmd_status load_run(int count, char **arguments)
 {
     return fw_tool_run(&load_table, count, arguments, load_words);
@@ -373,6 +361,11 @@ static enum fw_cmd_status load_run(int count, char **arguments)
 const struct fw_command fw_cmd_load = {
     .name = "load",
     .summary = "store the items of such a file in a running server",
+    .usage = "load [OPTIONS] FILE",
+    .about = "Stores the items of FILE, or of standard input for -, in a running server: a\n"
+             "Fairway or a memcached, 1.6 or later. Items keep their flags, and expire when\n"
+             "they would have. A damaged file is refused, with the place of the damage.",
+    .options = load_options,
+    .option_count = FW_ARRAY_LENGTH(load_options),
     .run = load_run,
-    .print_help = load_print_help,
 };

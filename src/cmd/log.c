@@ -33,21 +33,6 @@ static struct fw_option_table log_table(struct log_config *config)
                                     .config = config};
 }
 
-static void log_print_help(FILE *out)
-{
-    struct log_config config;
-    const struct fw_option_table table = log_table(&config);
-    (void)fputs("usage: fairway log recover [OPTIONS] FILE\n"
-                "\n"
-                "Prints the lines that a server had logged but not yet written when it was\n"
-                "killed or crashed. FILE is fairway-log.PROCESS.N in its --log-map-directory.\n"
-                "The last lines of its log may be among them once more. FILE is left as it is;\n"
-                "remove it when you have seen it.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 static void line_print(void *context, const char *line, size_t length)
 {
     (void)fwrite(line, 1, length, context); /* main() looks whether it worked. */
@@ -99,6 +84,12 @@ static enum fw_cmd_status log_run(int count, char **arguments)
 const struct fw_command fw_cmd_log = {
     .name = "log",
     .summary = "recover what a killed server had logged",
+    .usage = "log recover [OPTIONS] FILE",
+    .about = "Prints the lines that a server had logged but not yet written when it was\n"
+             "killed or crashed. FILE is fairway-log.PROCESS.N in its --log-map-directory.\n"
+             "The last lines of its log may be among them once more. FILE is left as it is;\n"
+             "remove it when you have seen it.",
+    .options = log_options,
+    .option_count = FW_ARRAY_LENGTH(log_options),
     .run = log_run,
-    .print_help = log_print_help,
 };

@@ -565,21 +565,13 @@ static const struct action {
     {"resume", "ask the producer to go on", ring_resume},
 };
 
-static void ring_print_help(FILE *out)
+static bool ring_action(size_t index, struct fw_command_action *action)
 {
-    struct ring_config config;
-    const struct fw_option_table table = ring_table(&config);
-    (void)fputs("usage: fairway ring ACTION [OPTIONS] PATH\n"
-                "\n"
-                "Queues on a shared disk or in a file. Only one producer (push) and one consumer\n"
-                "(pop, follow, suspend, resume) can be attached at a time.\n"
-                "\n",
-                out);
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(actions); i++) {
-        (void)fprintf(out, "  %-10s %s\n", actions[i].name, actions[i].summary);
+    if (index < FW_ARRAY_LENGTH(actions)) {
+        *action = (struct fw_command_action){.name = actions[index].name,
+                                             .summary = actions[index].summary};
     }
-    (void)fputs("\n", out);
-    fw_options_print_help(&table, 1, out);
+    return index < FW_ARRAY_LENGTH(actions);
 }
 
 static enum fw_cmd_status action_run(void *config, const struct fw_option_list *words)
@@ -606,6 +598,11 @@ static enum fw_cmd_status ring_run(int count, char **arguments)
 const struct fw_command fw_cmd_ring = {
     .name = "ring",
     .summary = "queues on a shared disk: create, look, push, pop, suspend",
+    .usage = "ring ACTION [OPTIONS] PATH",
+    .about = "Queues on a shared disk or in a file. Only one producer (push) and one consumer\n"
+             "(pop, follow, suspend, resume) can be attached at a time.",
+    .options = ring_options,
+    .option_count = FW_ARRAY_LENGTH(ring_options),
+    .action = ring_action,
     .run = ring_run,
-    .print_help = ring_print_help,
 };

@@ -43,21 +43,6 @@ static struct fw_option_table stats_table(struct stats_config *config)
                                     .config = config};
 }
 
-static void stats_print_help(FILE *out)
-{
-    struct stats_config config;
-    const struct fw_option_table table = stats_table(&config);
-    (void)fputs("usage: fairway stats [OPTIONS] [GROUP]\n"
-                "\n"
-                "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
-                "delayed, throttled and refused, and by which rules), epochs (the cluster, and\n"
-                "which part of its rates is served here), lanes, replication, volumes, settings,\n"
-                "conns, threads, items and slabs; without one it shows the general figures.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static bool is_same(const char *left, const char *right)
@@ -274,6 +259,12 @@ static enum fw_cmd_status stats_run(int count, char **arguments)
 const struct fw_command fw_cmd_stats = {
     .name = "stats",
     .summary = "show what a running server counts",
+    .usage = "stats [OPTIONS] [GROUP]",
+    .about = "Shows what a running server counts. GROUP is one of tenants (who is served,\n"
+             "delayed, throttled and refused, and by which rules), epochs (the cluster, and\n"
+             "which part of its rates is served here), lanes, replication, volumes, settings,\n"
+             "conns, threads, items and slabs; without one it shows the general figures.",
+    .options = stats_options,
+    .option_count = FW_ARRAY_LENGTH(stats_options),
     .run = stats_run,
-    .print_help = stats_print_help,
 };

@@ -60,21 +60,6 @@ static struct fw_option_table top_table(struct top_config *config)
                                     .config = config};
 }
 
-static void top_print_help(FILE *out)
-{
-    struct top_config config;
-    const struct fw_option_table table = top_table(&config);
-    (void)fputs("usage: fairway top [OPTIONS]\n"
-                "\n"
-                "Shows what a running server does, and goes on showing it: requests, hits and\n"
-                "how long an answer takes; tenants, and who is held back or refused; the queues\n"
-                "of cores and lanes; replicas and volumes. Figures are per second. The key q\n"
-                "ends it. Where the output is no terminal, one picture follows another.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 struct top {
     const struct top_config *config;
     struct fw_peer peer;
@@ -337,6 +322,12 @@ static enum fw_cmd_status top_run(int count, char **arguments)
 const struct fw_command fw_cmd_top = {
     .name = "top",
     .summary = "watch a running server",
+    .usage = "top [OPTIONS]",
+    .about = "Shows what a running server does, and goes on showing it: requests, hits and\n"
+             "how long an answer takes; tenants, and who is held back or refused; the queues\n"
+             "of cores and lanes; replicas and volumes. Figures are per second. The key q\n"
+             "ends it. Where the output is no terminal, one picture follows another.",
+    .options = top_options,
+    .option_count = FW_ARRAY_LENGTH(top_options),
     .run = top_run,
-    .print_help = top_print_help,
 };

@@ -12,17 +12,10 @@ static enum fw_cmd_status version_run(int count, char **arguments)
     return status;
 }
 
-static void version_print_help(FILE *out)
-{
-    (void)fputs("usage: fairway version\n"
-                "\n"
-                "Prints the version, as 'fairway --version' does.\n",
-                out);
-}
-
 const struct fw_command fw_cmd_version = {
     .name = "version",
     .summary = "print the version",
+    .usage = "version",
+    .about = "Prints the version, as 'fairway --version' does.",
     .run = version_run,
-    .print_help = version_print_help,
 };

@@ -442,22 +442,14 @@ static const struct action {
      .run = fw_cmd_volume_detach},
 };
 
-static void volume_print_help(FILE *out)
+static bool volume_action(size_t index, struct fw_command_action *action)
 {
-    struct fw_cmd_volume config;
-    const struct fw_option_table table = volume_table(&config);
-    (void)fputs("usage: fairway volume ACTION [OPTIONS] PATH [NAME]\n"
-                "\n"
-                "Thin volumes on a disk or file that hosts share. The manager of a group grants\n"
-                "extents to hosts in advance; their agents place them without asking.\n"
-                "\n",
-                out);
-    for (size_t i = 0; i < FW_ARRAY_LENGTH(actions); i++) {
-        (void)fprintf(out, "  %-10s %-7s %s\n", actions[i].name,
-                      actions[i].noun != NULL ? actions[i].noun : "", actions[i].summary);
+    if (index < FW_ARRAY_LENGTH(actions)) {
+        *action = (struct fw_command_action){.name = actions[index].name,
+                                             .noun = actions[index].noun,
+                                             .summary = actions[index].summary};
     }
-    (void)fputs("\n", out);
-    fw_options_print_help(&table, 1, out);
+    return index < FW_ARRAY_LENGTH(actions);
 }
 
 static enum fw_cmd_status action_run(void *context, const struct fw_option_list *words)
@@ -498,6 +490,11 @@ static enum fw_cmd_status volume_run(int count, char **arguments)
 const struct fw_command fw_cmd_volume = {
     .name = "volume",
     .summary = "thin volumes on a shared disk, and who hands them out",
+    .usage = "volume ACTION [OPTIONS] PATH [NAME]",
+    .about = "Thin volumes on a disk or file that hosts share. The manager of a group grants\n"
+             "extents to hosts in advance; their agents place them without asking.",
+    .options = volume_options,
+    .option_count = FW_ARRAY_LENGTH(volume_options),
+    .action = volume_action,
     .run = volume_run,
-    .print_help = volume_print_help,
 };
