@@ -19,7 +19,7 @@ sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db
                   -Db_sanitize=$(2)
 comma := ,
 # The suites that test what was compiled.
-compiled = --no-suite tidy --no-suite tools
+compiled = --no-suite tidy --no-suite tools --no-suite packaging
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:

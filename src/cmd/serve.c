@@ -19,6 +19,7 @@
 #include "http/options.h"
 #include "io/address.h"
 #include "io/file.h"
+#include "io/notify.h"
 #include "io/process.h"
 #include "io/reactor.h"
 #include "jobs/options.h"
@@ -252,11 +253,27 @@ static int serve_read(struct serve *serve, struct fw_options *options, struct fw
     return 0;
 }
 
+/* ---- the service manager ---- */
+
+/* It is told, not asked: what it does not hear keeps nobody from being served. */
+static void manager_tell(const char *lines)
+{
+    struct fw_reason reason;
+    if (fw_notify(lines, &reason) != 0) {
+        FW_LOG(cmd, WARNING, "%s", reason.text);
+    }
+}
+
+static void manager_tell_end(void *context)
+{
+    (void)context;
+    manager_tell(FW_NOTIFY_STOPPING);
+}
+
 /* SIGHUP: what may change while it serves is taken over: the log's settings, tenants, the policy.
  */
-static void serve_reload(void *context)
+static void configuration_read_again(const struct serve *old)
 {
-    const struct serve *old = context;
     struct serve fresh = {.argument_count = old->argument_count, .arguments = old->arguments};
     struct fw_options options;
     struct fw_reason reason;
@@ -277,6 +294,16 @@ static void serve_reload(void *context)
         FW_LOG(cmd, NOTICE, "read the configuration again");
     }
     serve_forget(&fresh, &options);
+}
+
+static void serve_reload(void *context)
+{
+    struct fw_reason reason;
+    if (fw_notify_reloading(&reason) != 0) {
+        FW_LOG(cmd, WARNING, "%s", reason.text);
+    }
+    configuration_read_again(context);
+    manager_tell(FW_NOTIFY_READY);
 }
 
 static int trace_sink(const char *bytes, size_t length, void *context)
@@ -353,6 +380,8 @@ static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server
         FW_LOG(cmd, WARNING, "running as root, which nothing here needs; give -u USER");
     }
     fw_process_detach();
+    fw_server_on_end(server, manager_tell_end, NULL);
+    manager_tell(FW_NOTIFY_READY);
     fw_server_run(server);
     fw_http_close(http);
     if (serve->config.trace_file != NULL) {

@@ -577,6 +577,12 @@ static void server_end(struct fw_server *server)
     }
 }
 
+void fw_server_on_end(struct fw_server *server, void (*ending)(void *context), void *context)
+{
+    server->ending = ending;
+    server->ending_context = context;
+}
+
 void fw_server_run(struct fw_server *server)
 {
     server_drop_image(server);
@@ -585,6 +591,9 @@ void fw_server_run(struct fw_server *server)
         fw_listen_resume(server);
         fw_admin_look(server);
         fw_replication_look(server);
+    }
+    if (server->ending != NULL) {
+        server->ending(server->ending_context);
     }
     server_end(server);
     server_save_image(server);

@@ -45,6 +45,10 @@ void fw_server_signals_block(void);
 FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload)(void *context),
                                          void *context, struct fw_reason *reason);
 
+/* Before run(), which calls it when it begins to end: who waits for the end learns that it comes.
+ */
+void fw_server_on_end(struct fw_server *server, void (*ending)(void *context), void *context);
+
 /* Serves until drain() or stop(), then closes every connection and listener, and returns. */
 void fw_server_run(struct fw_server *server);
 

@@ -74,6 +74,8 @@ struct fw_server {
     bool has_image;                /* Its items are in the cache, and the file is still there. */
     void (*reload)(void *context); /* Or NULL. */
     void *reload_context;
+    void (*ending)(void *context); /* Or NULL. */
+    void *ending_context;
     struct fw_listening listening[FW_LISTENERS_MAX];
     uint32_t listening_count;
     bool is_listening_over;

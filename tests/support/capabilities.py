@@ -222,6 +222,7 @@ PROBES = {
     "promtool": _program("promtool"),
     "root": root,
     "spin": _program("spin"),
+    "systemd-analyze": _program("systemd-analyze"),
     "two-cpus": two_cpus,
     "unprivileged": unprivileged,
     "user-namespaces": user_namespaces,
