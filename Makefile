@@ -12,18 +12,18 @@ HTTP_PORT ?= 11280
 SECONDS   ?= 60
 SEEDS     ?= 1000
 MODULE    ?= all
-GROUP     ?= build test bench optional
+GROUP     ?= build test bench optional deb
 
 # A sanitizer build by clang. Meson's own check for undefined symbols does not know the sanitizers'.
 sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db_lundef=false \
                   -Db_sanitize=$(2)
 comma := ,
 # The suites that test what was compiled.
-compiled = --no-suite tidy --no-suite tools --no-suite packaging
+compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all run install bench check clang sanitize sanitize-address sanitize-thread tidy format \
+.PHONY: all run install deb bench check check-deb clang sanitize sanitize-address sanitize-thread tidy format \
         models fuzz simulate mutants mutate packages clean help
 
 ##@ Use it
@@ -44,7 +44,11 @@ run: all ## serve on 127.0.0.1, ports PORT (11211) and HTTP_PORT (11280), until 
 install: all ## install to PREFIX (/usr/local), below DESTDIR if that is given
 	@DESTDIR='$(DESTDIR)' meson install -C $(BUILD) --no-rebuild
 
-packages: ## install the Debian packages of GROUP (all: build test bench optional)
+deb: ## build Debian packages, in build-deb
+	@tools/install-packages build deb
+	@tools/deb
+
+packages: ## install the Debian packages of GROUP (all: build test bench optional deb)
 	@tools/install-packages $(GROUP)
 
 ##@ Test it
@@ -52,7 +56,12 @@ packages: ## install the Debian packages of GROUP (all: build test bench optiona
 check: ## build, and run every test; ends with "N passed, N failed, N skipped"
 	@tools/install-packages build test
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
-	@tools/check $(BUILD)
+	@tools/check $(BUILD) --no-suite deb
+
+check-deb: ## build the Debian packages and install, upgrade and purge them in a Debian of their own
+	@tools/install-packages build test deb
+	@tools/setup $(BUILD) --prefix=$(PREFIX)
+	@tools/check $(BUILD) --suite deb
 
 clang: ## the unit tests, compiled by clang
 	@tools/install-packages build test

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: systemd takes the unit as it is, and finds nothing open in its sandbox beyond what the server needs.
-Method: systemd-analyze, on the unit that the build made. That the server works inside is seen in test_deb.py."""
+Method: systemd-analyze, on the unit that the build made. That the server works inside is seen in tests/deb."""
 
 import json
 import re

@@ -25,10 +25,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import urllib.request
 
 FALLOC_FL_KEEP_SIZE = 1
 FALLOC_FL_PUNCH_HOLE = 2
 CLONE_NEWNS = 0x20000
+CLONE_NEWCGROUP = 0x2000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 MS_REC_PRIVATE = 0x44000
@@ -110,6 +112,35 @@ def nbdkit():
         return "this build has no plugin for it"
     missing = [name for name in ("nbdkit", "nbdinfo", "nbdcopy", "qemu-io") if shutil.which(name) is None]
     return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def debian_root():
+    """Whether a Debian can be made, booted in namespaces, and filled with packages of ours."""
+    if os.geteuid() != 0:
+        return "not run by root"
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = [name for name in ("debootstrap", "dh", "lintian", "unshare", "ip") if shutil.which(name, path=path) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    libc = _libc()
+
+    def mount():
+        done = (libc.unshare(CLONE_NEWNS | CLONE_NEWCGROUP) == 0 and
+                libc.mount(None, b"/", None, MS_REC_PRIVATE, None) == 0 and
+                libc.mount(b"cgroup2", tempfile.gettempdir().encode(), b"cgroup2", 0, None) == 0)
+        return 0 if done else ctypes.get_errno()
+
+    error = _in_child(mount)
+    if error != 0:
+        return f"mount cgroup2: {os.strerror(error)}"
+    if pathlib.Path(os.environ.get("FAIRWAY_BUILD", "build"), "debian", "root.tar").exists():
+        return None
+    mirror = os.environ.get("FAIRWAY_MIRROR", "http://deb.debian.org/debian")
+    try:
+        urllib.request.urlopen(f"{mirror}/dists/bookworm/Release", timeout=60).close()
+    except OSError as why:
+        return f"{mirror}: {why}"
+    return None
 
 
 def descriptors():
@@ -207,6 +238,7 @@ PROBES = {
     "chromium": _program("chromium"),
     "clang-format": _program("clang-format"),
     "corosync": corosync,
+    "debian-root": debian_root,
     "descriptors": descriptors,
     "fibres": fibres,
     "file-holes": file_holes,

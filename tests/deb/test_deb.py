@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: the Debian packages install on a clean system, the service starts and works inside its sandbox, an upgrade keeps
+what the administrator wrote and what the cache held, and a purge leaves nothing. lintian finds no error.
+Method: `tools/deb`, then a Debian made by debootstrap whose own systemd runs in namespaces (machine.py)."""
+
+import pathlib
+import subprocess
+
+import pytest
+from machine import APT, Machine
+
+pytestmark = pytest.mark.needs("debian-root")
+
+TALK = "set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n"
+NAMES = ("fairway", "libfairway0", "libfairway-dev", "nbdkit-plugin-fairway")
+
+
+@pytest.fixture(scope="module")
+def packages(source, build):
+    """{name: file} of the packages of this tree."""
+    done = subprocess.run([source / "tools" / "deb", build / "deb"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = [pathlib.Path(line) for line in done.stdout.splitlines()]
+    return {file.name.split("_")[0]: file for file in files}
+
+
+@pytest.fixture
+def machine(build):
+    folder = build / "debian"
+    folder.mkdir(exist_ok=True)
+    with Machine(folder) as machine:
+        yield machine
+
+
+def newer(package, folder):
+    """The package as its next version would be: it brings another configuration."""
+    tree = folder / "newer"
+    subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
+    control = tree / "DEBIAN" / "control"
+    version = subprocess.run(["dpkg-deb", "-f", package, "Version"], stdout=subprocess.PIPE, text=True,
+                             check=True).stdout.strip()
+    control.write_text(control.read_text().replace(f"Version: {version}\n", f"Version: {version}+1\n"))
+    with (tree / "etc/fairway/fairway.conf").open("a") as configuration:
+        configuration.write("# Of the next version.\n")
+    made = folder / "fairway_newer.deb"
+    subprocess.run(["dpkg-deb", "-b", tree, made], stdout=subprocess.DEVNULL, check=True)
+    return made
+
+
+def test_all_are_built(packages):
+    assert sorted(packages) == sorted(NAMES)
+
+
+def test_lintian_finds_no_error(packages, build):
+    changes, = (build / "deb").glob("*.changes")
+    done = subprocess.run(["lintian", "--fail-on", "error", "--allow-root", changes], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_programs_are_built_with_the_library(packages, source, tmp_path):
+    for name in ("libfairway0", "libfairway-dev"):
+        subprocess.run(["dpkg-deb", "-x", packages[name], tmp_path], check=True)
+    pkgconfig, = tmp_path.glob("usr/lib/*/pkgconfig")
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fairway"], stdout=subprocess.PIPE, text=True, check=True,
+                           env={"PATH": "/usr/bin:/bin", "PKG_CONFIG_PATH": pkgconfig,
+                                "PKG_CONFIG_SYSROOT_DIR": tmp_path}).stdout.split()
+    program = tmp_path / "program"
+    subprocess.run(["cc", "-std=gnu17", "-D_GNU_SOURCE", source / "examples" / "hash_tree.c", "-o", program, *flags,
+                    "-pthread"], check=True)
+    done = subprocess.run([program, tmp_path / "usr/include"], stdout=subprocess.PIPE, text=True, check=True,
+                          env={"LD_LIBRARY_PATH": str(pkgconfig.parent)})
+    assert done.stdout
+
+
+def test_install_upgrade_purge(machine, packages, tmp_path):
+    first = machine.put(packages["fairway"], packages["nbdkit-plugin-fairway"])
+    second = machine.put(newer(packages["fairway"], tmp_path))
+    machine.fetch(*first)
+    machine.boot()
+    before = machine.files()
+
+    # Installed, it serves: by its unit, in its sandbox, as its own user.
+    machine.run(*APT, "install", *first)
+    assert machine.run("systemctl", "is-active", "fairway").strip() == "active"
+    assert machine.run("systemctl", "is-enabled", "fairway").strip() == "enabled"
+    assert machine.talk(11211, TALK) == "STORED\nVALUE greeting 0 5\nhello\nEND\n"
+    assert machine.talk(11280, "GET /readyz HTTP/1.0\r\n\r\n").endswith("ready\n")
+    process = machine.run("systemctl", "show", "--value", "-p", "MainPID", "fairway").strip()
+    assert machine.run("ps", "-o", "user=", "-p", process).strip() == "fairway"
+    machine.run("fairway", "admin", "status")
+    assert "fairway" in machine.run("nbdkit", "--dump-plugin", "fairway")
+    machine.run("systemctl", "reload", "fairway")
+
+    # Changed by the administrator, and upgraded to a version whose own configuration has changed.
+    edited = machine.root / "etc/fairway/fairway.conf"
+    text = edited.read_text().replace("port = 11211", "port = 11311").replace("#memory-file", "memory-file")
+    edited.write_text(text)
+    machine.run("systemctl", "restart", "fairway")
+    assert machine.talk(11311, TALK).startswith("STORED")
+    machine.run(*APT, "install", *second)
+    assert machine.run("dpkg-query", "-W", "-f", "${Version}", "fairway").endswith("+1")
+    assert edited.read_text() == text
+    assert machine.run("systemctl", "show", "--value", "-p", "MainPID", "fairway").strip() != process
+    assert machine.talk(11311, "get greeting\r\nquit\r\n") == "VALUE greeting 0 5\nhello\nEND\n"
+
+    # Removed, it is gone but for what was written; purged, that is gone too.
+    machine.run(*APT, "remove", "fairway")
+    assert edited.read_text() == text
+    assert machine.ask("systemctl", "is-active", "fairway").returncode != 0
+    machine.run(*APT, "purge", "fairway", "nbdkit-plugin-fairway")
+    machine.run(*APT, "--purge", "autoremove")
+    assert machine.files() - before == set()
+    backups = ("--exclude=*-", "--exclude=*-old")  # Of passwd, group and dpkg's own status.
+    assert machine.ask("grep", "-rl", *backups, "fairway", "/etc", "/var/lib").stdout == ""
