@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/parse.h"
 
 #define NS_PER_SECOND 1e9
 
@@ -194,35 +195,99 @@ static void metric_print(const struct fw_metric_value *value, void *context)
 
 /* ---- what `stats` counts beside the registry ---- */
 
+#define MS_PER_SECOND 1e3
+
+/*
+ * A row of `stats`. One of a thing, "0:behind_ms", is named by what follows the colon; of several
+ * things the largest counts. A row that is a word is 1 if it is this word and 0 if it is another.
+ */
 static const struct figure {
+    const char *group;
     const char *figure;
+    const char *word; /* NULL: it is a number. */
     const char *name; /* There. */
     const char *type;
     const char *help;
+    double scale; /* 0: as it is. */
 } figures[] = {
-    {"uptime", "fairway_uptime_seconds", "gauge", "time since the start"},
-    {"curr_connections", "fairway_connections", "gauge", "connections of clients"},
-    {"total_connections", "fairway_connections_total", "counter", "connections ever accepted"},
-    {"rejected_connections", "fairway_connections_rejected_total", "counter",
-     "connections refused because there were too many"},
-    {"curr_items", "fairway_items", "gauge", "items in the cache"},
-    {"total_items", "fairway_items_stored_total", "counter", "items ever stored"},
-    {"bytes", "fairway_items_bytes", "gauge", "memory of the items"},
-    {"limit_maxbytes", "fairway_memory_limit_bytes", "gauge", "memory that they may have"},
-    {"evictions", "fairway_evictions_total", "counter", "items that had to make room for others"},
-    {"reclaimed", "fairway_expired_total", "counter", "items whose time was over"},
+    {"", "uptime", NULL, "fairway_uptime_seconds", "gauge", "time since the start", 0},
+    {"", "curr_connections", NULL, "fairway_connections", "gauge", "connections of clients", 0},
+    {"", "max_connections", NULL, "fairway_connections_limit", "gauge",
+     "connections of clients that there may be", 0},
+    {"", "total_connections", NULL, "fairway_connections_total", "counter",
+     "connections ever accepted", 0},
+    {"", "rejected_connections", NULL, "fairway_connections_rejected_total", "counter",
+     "connections refused because there were too many", 0},
+    {"", "curr_items", NULL, "fairway_items", "gauge", "items in the cache", 0},
+    {"", "total_items", NULL, "fairway_items_stored_total", "counter", "items ever stored", 0},
+    {"", "bytes", NULL, "fairway_items_bytes", "gauge", "memory of the items", 0},
+    {"", "limit_maxbytes", NULL, "fairway_memory_limit_bytes", "gauge", "memory that they may have",
+     0},
+    {"", "evictions", NULL, "fairway_evictions_total", "counter",
+     "items that had to make room for others", 0},
+    {"", "reclaimed", NULL, "fairway_expired_total", "counter", "items whose time was over", 0},
+    {"replication", "role", "master", "fairway_repl_is_master", "gauge",
+     "whether it is the master, 0 or 1", 0},
+    {"replication", "slaves", NULL, "fairway_repl_slaves", "gauge", "slaves that follow it now", 0},
+    {"replication", "behind_bytes", NULL, "fairway_repl_behind_bytes", "gauge",
+     "what the slave that is furthest behind has not confirmed", 0},
+    {"replication", "behind_ms", NULL, "fairway_repl_behind_seconds", "gauge",
+     "for how long the slave that is furthest behind has not had all", MS_PER_SECOND},
+    {"replication", "link", "streaming", "fairway_repl_link_up", "gauge",
+     "of a slave: whether it has all and gets every change, 0 or 1", 0},
 };
 
-static void figure_print(void *context, const char *name, const char *value)
+struct figures {
+    const char *group;
+    bool is_off; /* The group tells of something that is not in use. */
+    bool has[FW_ARRAY_LENGTH(figures)];
+    uint64_t value[FW_ARRAY_LENGTH(figures)];
+};
+
+static void figure_take(void *context, const char *name, const char *value)
 {
-    FILE *out = context;
+    struct figures *taken = context;
+    const char *colon = strrchr(name, ':');
+    const char *figure = colon != NULL ? colon + 1 : name;
+    taken->is_off |= strcmp(name, "enabled") == 0 && strcmp(value, "no") == 0;
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(figures) && !taken->is_off; i++) {
+        const struct figure *row = &figures[i];
+        uint64_t number = 0;
+        if (strcmp(row->group, taken->group) != 0 || strcmp(row->figure, figure) != 0) {
+            continue;
+        }
+        if (row->word != NULL) {
+            number = strcmp(row->word, value) == 0;
+        } else if (fw_parse_uint(value, strlen(value), 0, UINT64_MAX, &number) != 0) {
+            continue;
+        }
+        taken->value[i] = taken->value[i] > number ? taken->value[i] : number;
+        taken->has[i] = true;
+    }
+}
+
+static void figures_print(const struct figures *taken, FILE *out)
+{
     for (size_t i = 0; i < FW_ARRAY_LENGTH(figures); i++) {
-        const struct figure *figure = &figures[i];
-        if (strcmp(figure->figure, name) == 0) {
-            (void)fprintf(out, "# HELP %s %s.\n# TYPE %s %s\n%s %s\n", figure->name, figure->help,
-                          figure->name, figure->type, figure->name, value);
+        const struct figure *row = &figures[i];
+        if (taken->has[i]) {
+            (void)fprintf(out, "# HELP %s %s.\n# TYPE %s %s\n%s ", row->name, row->help, row->name,
+                          row->type, row->name);
+            value_print(out, (double)taken->value[i], row->scale);
         }
     }
+}
+
+static void figures_write(const struct fw_http_shown *shown, FILE *out)
+{
+    static const char *const groups[] = {"", "replication"};
+    struct figures taken = {.is_off = false};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(groups); i++) {
+        taken.group = groups[i];
+        taken.is_off = false;
+        (void)shown->stats(shown->context, groups[i], figure_take, &taken);
+    }
+    figures_print(&taken, out);
 }
 
 int fw_prometheus_write(const struct fw_http_shown *shown, FILE *out)
@@ -230,6 +295,6 @@ int fw_prometheus_write(const struct fw_http_shown *shown, FILE *out)
     struct page page = {.out = out};
     fw_metrics_visit(shown->metrics, metric_print, &page);
     page_end(&page);
-    (void)shown->stats(shown->context, "", figure_print, out);
+    figures_write(shown, out);
     return page.has_failed || ferror(out) ? -ENOMEM : 0;
 }

@@ -88,6 +88,29 @@ static void test_figures_of_the_server(void **state)
     assert_null(strstr(text, "1.2"));
 }
 
+/* Of several slaves the one that is furthest behind; words are 0 or 1; a row that is missing is not
+ * 0. */
+static void test_figures_of_replication(void **state)
+{
+    struct shown *shown = *state;
+    shown->shown.context = (char[]){"yes"};
+    const char *text = page(shown);
+    assert_says(text, "# TYPE fairway_repl_is_master gauge\nfairway_repl_is_master 1\n");
+    assert_says(text, "\nfairway_repl_slaves 2\n");
+    assert_says(text, "\nfairway_repl_behind_seconds 2.5\n");
+    assert_says(text, "\nfairway_repl_link_up 0\n");
+    assert_null(strstr(text, "fairway_repl_behind_bytes"));
+}
+
+static void test_what_is_off_is_left_out(void **state)
+{
+    struct shown *shown = *state;
+    shown->shown.context = (char[]){"no"};
+    const char *text = page(shown);
+    assert_says(text, "\nfairway_items 7\n");
+    assert_null(strstr(text, "fairway_repl"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +118,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_histogram, shown_setup, shown_teardown),
         cmocka_unit_test_setup_teardown(test_labels, shown_setup, shown_teardown),
         cmocka_unit_test_setup_teardown(test_figures_of_the_server, shown_setup, shown_teardown),
+        cmocka_unit_test_setup_teardown(test_figures_of_replication, shown_setup, shown_teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_off_is_left_out, shown_setup, shown_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

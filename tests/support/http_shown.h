@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the tests of src/http: a server that has one metric of each kind, and two tenants. */
+/*
+ * For the tests of src/http: a server that has one metric of each kind and two tenants. Its
+ * context, "yes" or "no", says whether it replicates, to two slaves; NULL: it cannot.
+ */
 #pragma once
 
 #include <setjmp.h>
@@ -33,10 +36,18 @@ static const struct fw_metric_table shown_table =
 static inline bool shown_stats(void *context, const char *group, fw_http_emit emit,
                                void *emit_context)
 {
-    (void)context;
     if (group[0] == '\0') {
         emit(emit_context, "version", "1.2");
         emit(emit_context, "curr_items", "7");
+        return true;
+    }
+    if (context != NULL && strcmp(group, "replication") == 0) {
+        emit(emit_context, "enabled", context);
+        emit(emit_context, "role", "master");
+        emit(emit_context, "slaves", "2");
+        emit(emit_context, "0:behind_ms", "2500");
+        emit(emit_context, "1:behind_ms", "40");
+        emit(emit_context, "link", "copying");
         return true;
     }
     if (strcmp(group, "tenants") == 0) {
