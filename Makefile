@@ -18,8 +18,8 @@ GROUP     ?= build test bench optional deb
 sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db_lundef=false \
                   -Db_sanitize=$(2)
 comma := ,
-# The suites that test what was compiled.
-compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb
+# The suites that test what was compiled; pages are followed with the build that readers make.
+compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:

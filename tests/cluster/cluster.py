@@ -14,7 +14,7 @@ that it starts ends with it. inside() says whether it does; command() is how to 
 
     subprocess.run(cluster.command([sys.executable, "script.py"]))
 
-conftest.py does that for the tests of this folder. In there, and in there only, prepare() is called once.
+entering.py does that for the tests of a folder. In there, and in there only, prepare() is called once.
 
 Each node has its own network, /run and /dev/shm, and shares the rest, processes too: a pid names the same
 process everywhere. A node is in the net 10.99.0.0/24; node I has 10.99.0.I and Corosync's node number I.
@@ -151,11 +151,11 @@ class Node:
         run("ip", "-n", self.space, "link", "set", "lo", "up")
         run("ip", "-n", self.space, "link", "set", "eth0", "up")
 
-    def start(self, arguments, **options):
+    def start(self, arguments, stdin=subprocess.DEVNULL, **options):
         """Starts a program on the node; the process is the program itself, not a shell around it."""
         script = f'mount --bind {self.folder}/run /run && mount --bind {self.shm} /dev/shm && exec "$@"'
         return subprocess.Popen(["ip", "netns", "exec", self.space, "sh", "-c", script, "sh",
-                                 *map(str, arguments)], stdin=subprocess.DEVNULL, **options)
+                                 *map(str, arguments)], stdin=stdin, **options)
 
     def run(self, *arguments):
         """Runs a program on the node to its end and returns what it printed."""

@@ -1,33 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves pytest into namespaces of its own before the first test of this folder, see cluster.py."""
 
-import os
 import pathlib
 import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 
 import cluster as clusters  # noqa: E402
-from support import capabilities  # noqa: E402
-
-HERE = pathlib.Path(__file__).resolve().parent
-
-
-def is_for_this_folder(config):
-    """True if nothing but this folder was asked for: other tests are not to find themselves root."""
-    files = [pathlib.Path(argument.split("::")[0]) for argument in config.args]
-    return all(HERE in [file.resolve(), *file.resolve().parents] for file in files)
+import entering  # noqa: E402
 
 
 def pytest_configure(config):
-    if clusters.inside():
-        clusters.prepare()
-    elif is_for_this_folder(config) and capabilities.why_missing("user-namespaces") is None:
-        config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
-        command = clusters.command([sys.executable, "-m", "pytest", *config.invocation_params.args])
-        os.execvp(command[0], command)
+    entering.enter(config, HERE)
 
 
 @pytest.fixture
