@@ -77,10 +77,11 @@ def path():
 
 
 def command(arguments):
-    """The command line that runs another one inside namespaces of its own."""
+    """The command line that runs another one inside namespaces of its own. The first process in there is a shell,
+    which buries orphans: who waits for the end of one would wait for ever."""
     return ["unshare", "--user", "--map-root-user", "--net", "--mount", "--propagation", "private", "--pid",
             "--fork", "--mount-proc", "--kill-child", "--", "env", f"{INSIDE}=yes", f"PATH={path()}",
-            *map(str, arguments)]
+            "bash", "-c", '"$@"; exit $?', "bash", *map(str, arguments)]
 
 
 def inside():

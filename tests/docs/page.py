@@ -4,7 +4,7 @@
 A block begins with ```LANGUAGE and may have words behind that, which readers of the rendered page do not see:
 
     ```console                 a session: lines with "$ " are typed, the lines below each are what it shows
-    ```console @server         typed in another terminal, of that name; @node1 to @node3 are nodes of a cluster
+    ```console @server         typed in another terminal, of that name; @node1, @node1b are on node 1 of a cluster
     ```console @server stays   its last command does not end: go on when it has shown what is shown here
     ```console fails           each command is to end with a status that is not 0
     ```console figures         where a number is shown any number will do

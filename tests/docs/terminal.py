@@ -4,11 +4,10 @@ did. There is no terminal device behind it: nothing waits at a prompt, and nothi
 
 import itertools
 import os
-import select
 import shlex
 import signal
 import subprocess
-import time
+import threading
 
 import page as pages
 
@@ -20,33 +19,42 @@ class Wrong(AssertionError):
     """A command did not do what the page says."""
 
 
+def hear_interrupts():
+    """For the shell: who was started in the background has inherited that ^C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     serial = itertools.count()
 
     def __init__(self, start):
         """`start` starts a program as subprocess.Popen does."""
         self.process = start(SHELL, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             start_new_session=True)
-        self.output = ""  # Since the last command.
-        self.mark = None  # What the shell says when that has ended; None: it has.
+                             start_new_session=True, preexec_fn=hear_interrupts)
+        self.mark = None  # What the shell says when the last command has ended; None: it has.
+        self.output = ""  # Since then.
+        self.changed = threading.Condition()  # Guards the output.
+        self.is_over = False  # The shell has ended.
+        self.reader = threading.Thread(target=self._read)  # So that nothing waits for us to look.
+        self.reader.start()
         self._type("trap : INT")  # ^C ends what the shell runs, not the shell.
 
     def _type(self, line):
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
-    def _read(self, deadline):
-        """Some more output; none at the deadline or when the shell has ended."""
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
-        data = os.read(self.process.stdout.fileno(), 65536) if ready else b""
-        self.output += data.decode(errors="replace").replace("\r", "")
-        return data != b""
+    def _read(self):
+        while data := os.read(self.process.stdout.fileno(), 65536):
+            with self.changed:
+                self.output += data.decode(errors="replace").replace("\r", "")
+                self.changed.notify()
+        with self.changed:
+            self.is_over = True
+            self.changed.notify()
 
     def _wait(self, condition):
         """Until that is true of the output, or nothing more comes."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not condition() and self._read(deadline):
-            pass
+        self.changed.wait_for(lambda: condition() or self.is_over, DEADLINE_S)
 
     def _status(self):
         """The exit status of the last command, None while it runs; takes the mark out of the output."""
@@ -60,6 +68,10 @@ class Terminal:
 
     def run(self, command):
         """Types a command and holds what happens against what the page says."""
+        with self.changed:
+            self._run(command)
+
+    def _run(self, command):
         if command.text == pages.INTERRUPT:
             self._interrupt(command)
             return
@@ -117,6 +129,7 @@ class Terminal:
         except ProcessLookupError:
             pass
         self.process.wait(timeout=DEADLINE_S)
+        self.reader.join(DEADLINE_S)
         self.process.stdout.close()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: every command of the README and of the guide works as it stands there, and shows what is shown there.
+"""Goal: every command of the README, of the guide and of other pages with sessions works as it stands there, and shows
+what is shown there.
 Method: type them, page by page, in terminals of a machine of its own: network namespaces, in which port 11211 is free,
 and three nodes where a page asks for them. page.py says how pages are written."""
 
@@ -15,12 +16,15 @@ import pytest
 from terminal import Terminal, Wrong
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/guide/*.md"))]
+PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md")
+                              if "```console" in file.read_text())]
 
 # What is typed in place of commands that a test cannot give.
 INSTEAD = {
     # This test is a part of it.
     "make check": "make --dry-run check",
+    # Nodes have a Corosync of their own each, but only one service manager.
+    "systemctl enable --now corosync": "start-corosync",
 }
 
 # The commands are given in a folder that looks like the top of the tree, but is not: what they leave there nobody has to
@@ -54,10 +58,15 @@ class Reader:
         for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "CC", "CFLAGS", "LDFLAGS"):
             self.environment.pop(name, None)  # As in a terminal, also if make runs this test.
 
+    def node(self, name):
+        """Where a terminal of that name is; None: on no node of a cluster."""
+        found = re.match(r"node(\d)", name)
+        return self.cluster.nodes[int(found[1]) - 1] if found else None
+
     def terminal(self, name):
         if name not in self.terminals:
-            node = re.fullmatch(r"node(\d)", name)
-            start = self.cluster.nodes[int(node[1]) - 1].start if node else subprocess.Popen
+            node = self.node(name)
+            start = node.start if node else subprocess.Popen
             self.terminals[name] = Terminal(
                 lambda *arguments, **options: start(*arguments, cwd=self.folder, env=self.environment, **options))
         return self.terminals[name]
@@ -69,7 +78,10 @@ class Reader:
                 continue
             step.text = INSTEAD.get(step.text, step.text)
             try:
-                self.terminal(step.terminal).run(step)
+                if step.text == "start-corosync":
+                    self.node(step.terminal).corosync_start()
+                else:
+                    self.terminal(step.terminal).run(step)
             except Wrong as wrong:
                 raise Wrong(f"line {step.line}, $ {step.text}\n{wrong}") from None
 
