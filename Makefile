@@ -100,10 +100,11 @@ mutate: ## test the tests of MODULE (all): make small mistakes, see which go unn
 	@test -x tools/mutate || { echo 'make mutate: there is no tools/mutate in this tree' >&2; exit 1; }
 	@tools/mutate $(MODULE)
 
-bench: all ## compare ourselves with our peers
-	@tools/install-packages bench
-	@test -x bench/run || { echo 'make bench: there is no bench/run in this tree' >&2; exit 1; }
-	@bench/run --all
+bench: ## compare ourselves with our peers, in an hour; the report is in build/bench-report
+	@tools/install-packages build bench
+	@tools/setup $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD)
+	@bench/report --build $(BUILD)
 
 ##@ Keep it tidy
 

@@ -15,6 +15,7 @@ from .context import Benchmark, Unavailable
 
 OBJECTS = 1_000_000
 REQUESTS = 3_000_000
+REQUESTS_BRIEF = 1_000_000
 PERCENTS = (1, 10, 30)
 REFERENCES = ("lru", "s3-fifo", "sieve")
 BAR_REFERENCE = 1 / 0.98  # At least 0.98 of the best policy's hits.
@@ -25,8 +26,9 @@ MIB = 1 << 20
 
 
 def hits(context, *options):
+    requests = REQUESTS_BRIEF if context.brief else REQUESTS
     command = [context.program("bench", "hits", "hits"), "--objects", str(context.scaled(OBJECTS)),
-               "--requests", str(context.scaled(REQUESTS)), *options]
+               "--requests", str(context.scaled(requests)), *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False)
     if done.returncode != 0:
