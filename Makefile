@@ -19,11 +19,13 @@ sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db
                   -Db_sanitize=$(2)
 comma := ,
 # The suites that test what was compiled; pages are followed with the build that readers make.
-compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs
+compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs \
+           --no-suite walk
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all run install deb bench check check-deb clang sanitize sanitize-address sanitize-thread tidy format \
+.PHONY: all server run install deb bench check check-deb clang sanitize sanitize-address \
+        sanitize-thread tidy format \
         models fuzz simulate mutants mutate packages clean help
 
 ##@ Use it
@@ -33,7 +35,12 @@ all: ## build the server, build/fairway, and the library, build/libfairway.a and
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
 	@ninja -C $(BUILD)
 
-run: all ## serve on 127.0.0.1, ports PORT (11211) and HTTP_PORT (11280), until Ctrl-C
+server: # What `run` needs, and not the tests.
+	@tools/install-packages build
+	@tools/setup $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD) fairway
+
+run: server ## serve on 127.0.0.1, ports PORT (11211) and HTTP_PORT (11280), until Ctrl-C
 	@printf '%s\n' '' \
 	  'Fairway is about to serve on 127.0.0.1:$(PORT). To talk to it, type in another terminal (bash):' '' \
 	  '  exec 3<>/dev/tcp/127.0.0.1/$(PORT)' \

@@ -5,29 +5,17 @@ Method: type them, page by page, in terminals of a machine of its own: network n
 and three nodes where a page asks for them. page.py says how pages are written."""
 
 import contextlib
-import os
 import pathlib
-import re
-import subprocess
 
 import cluster as clusters
 import page as pages
 import pytest
-from terminal import Terminal, Wrong
+from reader import INSTEAD, Reader
+from terminal import Wrong
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md")
                               if "```console" in file.read_text())]
-
-# What is typed in place of commands that a test cannot give.
-INSTEAD = {
-    # This test is a part of it.
-    "make check": "make --dry-run check",
-    # It takes the better part of an hour.
-    "make bench": "make --dry-run bench",
-    # Nodes have a Corosync of their own each, but only one service manager.
-    "systemctl enable --now corosync": "start-corosync",
-}
 
 # The commands are given in a folder that looks like the top of the tree, but is not: what they leave there nobody has to
 # remove. make goes to the tree itself.
@@ -46,50 +34,6 @@ def lay_out(folder, build):
     (folder / "build").symlink_to(build)
     (folder / "Makefile").write_text(MAKEFILE.format(root=ROOT, build=build))
     return folder
-
-
-class Reader:
-    """Who reads a page and does as it says."""
-
-    def __init__(self, folder, cluster):
-        self.folder = folder
-        self.cluster = cluster
-        self.terminals = {}
-        self.environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "dumb",
-                            "PATH": f"{folder}/bin:{folder}/build:{clusters.path()}"}
-        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "CC", "CFLAGS", "LDFLAGS"):
-            self.environment.pop(name, None)  # As in a terminal, also if make runs this test.
-
-    def node(self, name):
-        """Where a terminal of that name is; None: on no node of a cluster."""
-        found = re.match(r"node(\d)", name)
-        return self.cluster.nodes[int(found[1]) - 1] if found else None
-
-    def terminal(self, name):
-        if name not in self.terminals:
-            node = self.node(name)
-            start = node.start if node else subprocess.Popen
-            self.terminals[name] = Terminal(
-                lambda *arguments, **options: start(*arguments, cwd=self.folder, env=self.environment, **options))
-        return self.terminals[name]
-
-    def follow(self, page):
-        for step in page.steps:
-            if isinstance(step, pages.File):
-                (self.folder / step.name).write_text(step.text)
-                continue
-            step.text = INSTEAD.get(step.text, step.text)
-            try:
-                if step.text == "start-corosync":
-                    self.node(step.terminal).corosync_start()
-                else:
-                    self.terminal(step.terminal).run(step)
-            except Wrong as wrong:
-                raise Wrong(f"line {step.line}, $ {step.text}\n{wrong}") from None
-
-    def close(self):
-        for terminal in self.terminals.values():
-            terminal.close()
 
 
 def follow(page, folder, build):
