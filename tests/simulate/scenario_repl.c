@@ -8,6 +8,12 @@
  * slave answers must be some version, whole, or none. No CAS is ever given to two versions of a
  * key, also not by two masters. When all is calm again every server has the same items, with the
  * same numbers.
+ *
+ * In acknowledged mode masters die and resign while clients write. In their place comes the slave
+ * that is complete and furthest on, chosen when the old master is silent, as a quorum would. Then
+ * nothing may be lost that any master has ever acknowledged; and where all slaves have to confirm,
+ * none that is complete may answer anything older. One server at a time loses what it has: the next
+ * may only when all have caught up. Where nothing goes wrong no write may be refused.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -38,6 +44,7 @@ enum {
 };
 
 #define PATIENCE_NS (5 * SIM_S)
+#define CALM_NS     (900 * SIM_MS) /* Before a heartbeat could hide that somebody was forgotten. */
 #define SETTLE_NS   (300 * SIM_S)
 
 struct key {
@@ -50,7 +57,8 @@ struct key {
 struct writer {
     uint32_t number;
     struct key keys[KEYS];
-    struct sim_socket *socket; /* To the master. */
+    struct sim_socket *socket; /* To `server`, the master when it was made. */
+    uint32_t server;
     char output[VALUE_MAX + LINE_MAX];
     char input[VALUE_MAX + LINE_MAX];
 };
@@ -66,14 +74,12 @@ static struct {
     uint32_t key_length;
     size_t value_max;
     bool is_calm; /* No connection may break. */
+    uint32_t ack; /* Slaves that have to confirm a change. */
+    bool is_up[SERVERS];
+    int64_t patience_ns; /* Of clients. */
 } world;
 
 /* ---- servers ------------------------------------------------------------------------------- */
-
-static void server_run(void *argument)
-{
-    fw_server_run(argument);
-}
 
 static void address_of(uint32_t server, uint16_t port, struct fw_address *address)
 {
@@ -83,13 +89,16 @@ static void address_of(uint32_t server, uint16_t port, struct fw_address *addres
     FW_ASSERT(count == 1);
 }
 
-/* A server begins, empty; as slave of the master unless it is that itself. */
-static void server_start(uint32_t number)
+/*
+ * A server begins, empty; as slave of the master unless it is that itself. It is made and ended by
+ * a thread of its own, since that is a member of its job kernel.
+ */
+static void server_run(void *argument)
 {
     static char texts[SERVERS][3][32];
     static const char *machines[] = {"10.0.0.1", "10.0.0.2", "10.0.0.3"};
     static const char *lists[SERVERS][2];
-    uint32_t node = sim_node();
+    uint32_t number = (uint32_t)(uintptr_t)argument;
     (void)snprintf(texts[number][0], sizeof texts[number][0], "10.0.0.%u:11211", number + 1);
     (void)snprintf(texts[number][1], sizeof texts[number][1], "10.0.0.%u", number + 1);
     (void)snprintf(texts[number][2], sizeof texts[number][2], "10.0.0.%u", world.master + 1);
@@ -114,24 +123,39 @@ static void server_start(uint32_t number)
                  .backlog = FW_CHANGES_SIZE_MIN,
                  .slaves = 4, /* Dead ones stay for a while. */
                  .timeout_ns = 3 * SIM_S,
-                 .retry_ns = 100 * SIM_MS},
+                 .retry_ns = 100 * SIM_MS,
+                 .ack = world.ack,
+                 /* Where nothing goes wrong, nobody is told so late: it is longer than patience. */
+                 .ack_timeout_ns = world.is_calm ? 60 * SIM_S : 500 * SIM_MS},
     };
     struct fw_reason reason;
-    sim_node_set(number + 1);
     int rc = fw_server_create(&world.servers[number], &config, &reason);
     if (rc != 0) {
         sim_fail("server %u did not start: %s", number, reason.text);
     }
-    rc = fw_thread_create(&world.threads[number], "server", server_run, world.servers[number]);
+    world.is_up[number] = true;
+    fw_server_run(world.servers[number]);
+    fw_server_destroy(world.servers[number]);
+}
+
+static void server_start(uint32_t number)
+{
+    uint32_t node = sim_node();
+    sim_node_set(number + 1);
+    int rc =
+        fw_thread_create(&world.threads[number], "server", server_run, (void *)(uintptr_t)number);
     FW_ASSERT(rc == 0);
     sim_node_set(node);
+    while (!world.is_up[number]) {
+        sim_sleep(SIM_MS);
+    }
 }
 
 static void server_end(uint32_t number)
 {
+    world.is_up[number] = false;
     fw_server_stop(world.servers[number]);
     fw_thread_join(&world.threads[number]);
-    fw_server_destroy(world.servers[number]);
 }
 
 static const struct fw_repl *repl_of(uint32_t number)
@@ -146,7 +170,7 @@ static struct sim_socket *wire_connect(uint32_t server)
     struct fw_address address;
     address_of(server, 11211, &address);
     struct sim_socket *socket = sim_socket_connect(&address);
-    int64_t deadline = sim_now() + PATIENCE_NS;
+    int64_t deadline = sim_now() + world.patience_ns;
     while (socket->peer == NULL && socket->error == 0 && sim_now() < deadline) {
         sim_sleep(SIM_MS);
     }
@@ -159,7 +183,7 @@ static struct sim_socket *wire_connect(uint32_t server)
 
 static bool wire_send(struct sim_socket *socket, const char *bytes, size_t length)
 {
-    int64_t deadline = sim_now() + PATIENCE_NS;
+    int64_t deadline = sim_now() + world.patience_ns;
     while (length > 0) {
         struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
         ssize_t sent = sim_socket_send(socket, &piece, 1);
@@ -178,7 +202,7 @@ static bool wire_send(struct sim_socket *socket, const char *bytes, size_t lengt
 /* So many bytes, or up to the end of a line if `line`. Returns how many; 0: it is broken. */
 static size_t wire_receive(struct sim_socket *socket, char *to, size_t size, bool line)
 {
-    int64_t deadline = sim_now() + PATIENCE_NS;
+    int64_t deadline = sim_now() + world.patience_ns;
     size_t length = 0;
     while (length < size && (!line || length == 0 || to[length - 1] != '\n')) {
         ssize_t received = sim_socket_receive(socket, to + length, line ? 1 : size - length);
@@ -313,8 +337,21 @@ static bool may_miss(const struct key *key, uint32_t acknowledged)
     return may;
 }
 
+/* May a read there be held to what was acknowledged before? */
+static bool is_binding(uint32_t server)
+{
+    if (server == world.master) {
+        return true;
+    }
+    if (world.ack < SERVERS - 1 || !world.is_up[server]) {
+        return false;
+    }
+    const struct fw_repl *repl = repl_of(server);
+    return fw_repl_is_following(repl) && !atomic_load(&repl->followed.is_torn);
+}
+
 static bool do_get(struct writer *writer, struct sim_socket *socket, uint32_t number,
-                   bool is_master)
+                   uint32_t server)
 {
     const struct key *key = &writer->keys[number];
     char name[KEY_MAX];
@@ -322,13 +359,14 @@ static bool do_get(struct writer *writer, struct sim_socket *socket, uint32_t nu
     size_t name_length = key_make(writer, number, name);
     uint32_t term = world.term;
     uint32_t acknowledged = key->acknowledged;
+    bool was_binding = is_binding(server);
     int length = snprintf(writer->output, LINE_MAX, "mg %.*s v\r\n", (int)name_length, name);
     size_t got = 0;
     if (wire_send(socket, writer->output, (size_t)length)) {
         got = wire_receive(socket, line, sizeof line, true);
     }
     uint64_t size;
-    bool is_strict = is_master && term == world.term;
+    bool is_strict = was_binding && is_binding(server) && term == world.term;
     if (got == 4 && memcmp(line, "EN\r\n", 4) == 0) {
         SIM_EXPECT(!is_strict || may_miss(key, acknowledged));
         return true;
@@ -341,8 +379,8 @@ static bool do_get(struct writer *writer, struct sim_socket *socket, uint32_t nu
     uint32_t version = value_version(writer, number, writer->input, (size_t)size);
     SIM_EXPECT(!key->is_removal[version]);
     if (is_strict && version < acknowledged) {
-        sim_fail("writer %u key %u: version %u was acknowledged, and %u is read", writer->number,
-                 number, acknowledged, version);
+        sim_fail("writer %u key %u: version %u was acknowledged, and server %u has %u",
+                 writer->number, number, acknowledged, server, version);
     }
     return true;
 }
@@ -353,7 +391,7 @@ static void read_from_slave(struct writer *writer)
     struct sim_socket *socket = wire_connect(server);
     if (socket != NULL) {
         for (int64_t i = sim_between(1, 4); i > 0; i--) {
-            if (!do_get(writer, socket, (uint32_t)sim_between(0, KEYS - 1), false)) {
+            if (!do_get(writer, socket, (uint32_t)sim_between(0, KEYS - 1), server)) {
                 break;
             }
         }
@@ -371,8 +409,9 @@ static void writer_drop(struct writer *writer)
 
 static void writer_step(struct writer *writer)
 {
-    if (writer->socket == NULL) {
-        writer->socket = wire_connect(world.master);
+    if (writer->socket == NULL && world.master < SERVERS) {
+        writer->server = world.master;
+        writer->socket = wire_connect(writer->server);
     }
     if (writer->socket == NULL) {
         SIM_EXPECT(!world.is_calm);
@@ -383,7 +422,7 @@ static void writer_step(struct writer *writer)
     int64_t choice = sim_between(0, 9);
     bool is_right = choice < 5   ? do_set(writer, key)
                     : choice < 6 ? do_remove(writer, key)
-                                 : do_get(writer, writer->socket, key, true);
+                                 : do_get(writer, writer->socket, key, writer->server);
     if (!is_right) {
         SIM_EXPECT(!world.is_calm);
         writer_drop(writer);
@@ -423,9 +462,95 @@ static void slave_dies_and_returns(uint32_t slave)
     server_start(slave);
 }
 
+/*
+ * Until the slave has a whole copy, and all that its master had when this began. False: the network
+ * is too slow for that, and it does not matter when it is.
+ */
+static bool catch_up(uint32_t slave)
+{
+    const struct fw_repl *ours = repl_of(world.master);
+    const struct fw_repl_followed *theirs = &repl_of(slave)->followed;
+    uint64_t head = fw_changes_head(ours->changes);
+    int64_t deadline = sim_now() + SETTLE_NS;
+    while (atomic_load(&theirs->is_torn) || atomic_load(&theirs->position) < head ||
+           atomic_load(&theirs->history) != ours->changes->history) {
+        if (sim_now() > deadline) {
+            return false;
+        }
+        sim_sleep(20 * SIM_MS);
+    }
+    return true;
+}
+
+static void stage_wait(uint32_t server, enum fw_replication_stage stage)
+{
+    int64_t deadline = sim_now() + SETTLE_NS;
+    while (fw_replication_stage(&world.servers[server]->replication) != stage) {
+        if (sim_now() > deadline) {
+            sim_fail("server %u does not change its role: %u connections, %u links", server,
+                     atomic_load(&world.servers[server]->connection_count),
+                     atomic_load(&repl_of(server)->link_count));
+        }
+        sim_sleep(10 * SIM_MS);
+    }
+}
+
+/* Which of the slaves takes over, chosen as a quorum does. There is one that is complete. */
+static uint32_t best_slave(uint32_t old)
+{
+    uint32_t best = SERVERS;
+    uint64_t best_position = 0;
+    for (uint32_t i = 1; i < SERVERS; i++) {
+        uint32_t slave = (old + i) % SERVERS;
+        struct fw_repl_standing standing;
+        fw_repl_standing(&world.servers[slave]->replication.repl, &standing);
+        if (standing.is_complete && (best == SERVERS || standing.position > best_position)) {
+            best = slave;
+            best_position = standing.position;
+        }
+    }
+    SIM_EXPECT(best < SERVERS);
+    return best;
+}
+
+/* The master dies, and a slave takes over, while clients write. */
+static void fail_over(void)
+{
+    uint32_t old = world.master;
+    for (uint32_t i = 1; i < SERVERS; i++) {
+        if (!catch_up((old + i) % SERVERS)) {
+            return;
+        }
+    }
+    if (sim_chance(2)) { /* One hears no more of it, and then the other has to be chosen. */
+        sim_network_cut(old + 1, some_slave() + 1);
+        sim_sleep(sim_between(1, 1000) * SIM_MS);
+    }
+    world.master = SERVERS; /* Nobody. */
+    if (sim_chance(2)) {
+        sim_network_crash(old + 1);
+    }
+    server_end(old);
+    uint32_t new = best_slave(old);
+    int rc = fw_replication_wish(world.servers[new], FW_REPL_ROLE_MASTER, false);
+    SIM_EXPECT(rc == 0);
+    stage_wait(new, FW_REPLICATION_MASTER);
+    world.master = new;
+    uint32_t other = SERVERS - old - new;
+    sim_network_heal(old + 1, new + 1);
+    sim_network_heal(old + 1, other + 1);
+    server_end(other);
+    server_start(other);
+    server_start(old);
+}
+
 static void fault_make(void)
 {
     uint32_t slave = some_slave();
+    if (world.ack > 0 && sim_chance(2)) {
+        fail_over();
+        return;
+    }
     switch (sim_between(0, 2)) {
     case 0:
         slave_dies_and_returns(slave);
@@ -543,19 +668,6 @@ static void all_compare(void)
 
 /* ---- another master ------------------------------------------------------------------------ */
 
-static void stage_wait(uint32_t server, enum fw_replication_stage stage)
-{
-    int64_t deadline = sim_now() + SETTLE_NS;
-    while (fw_replication_stage(&world.servers[server]->replication) != stage) {
-        if (sim_now() > deadline) {
-            sim_fail("server %u does not change its role: %u connections, %u links", server,
-                     atomic_load(&world.servers[server]->connection_count),
-                     atomic_load(&repl_of(server)->link_count));
-        }
-        sim_sleep(10 * SIM_MS);
-    }
-}
-
 /* A slave is promoted, maybe while the old master lives; then that and the other one follow it. */
 static void master_change(uint32_t new)
 {
@@ -583,6 +695,21 @@ static void master_change(uint32_t new)
     stage_wait(old, FW_REPLICATION_SLAVE);
 }
 
+/* What clients would find now. */
+static void all_read(void)
+{
+    uint32_t node = sim_node();
+    sim_node_set(NODE_CLIENTS);
+    struct sim_socket *socket = wire_connect(world.master);
+    SIM_EXPECT(socket != NULL);
+    for (uint32_t i = 0; i < WRITERS * KEYS; i++) {
+        bool is_right = do_get(&world.writers[i / KEYS], socket, i % KEYS, world.master);
+        SIM_EXPECT(is_right);
+    }
+    sim_socket_close(socket);
+    sim_node_set(node);
+}
+
 static void writers_start_and_join(bool has_faults)
 {
     struct fw_thread writing[WRITERS], failing;
@@ -604,11 +731,13 @@ static void writers_start_and_join(bool has_faults)
     }
 }
 
-static void run(bool is_calm)
+static void run(bool is_calm, uint32_t ack)
 {
     memset(&world, 0, sizeof world);
     world.is_calm = is_calm;
-    world.steps = (uint32_t)sim_between(10, 80);
+    world.patience_ns = is_calm ? CALM_NS : PATIENCE_NS;
+    world.ack = ack;
+    world.steps = (uint32_t)sim_between(10, ack > 0 ? 200 : 80);
     world.key_length = sim_chance(2) ? 0 : 150;
     world.value_max = sim_chance(3) ? 10000 : 100;
     for (uint32_t i = 0; i < WRITERS; i++) {
@@ -617,10 +746,15 @@ static void run(bool is_calm)
     for (uint32_t i = 0; i < SERVERS; i++) {
         server_start(i);
     }
+    for (uint32_t i = 1; i < SERVERS && ack > 0; i++) {
+        bool has_all = catch_up(i); /* Before, writes are refused. */
+        SIM_EXPECT(has_all || !is_calm);
+    }
     writers_start_and_join(!is_calm);
     sim_weather_mild();
     all_compare();
-    if (sim_chance(2)) {
+    all_read();
+    if (ack == 0 && sim_chance(2)) {
         uint32_t old = world.master;
         uint32_t new = some_slave();
         if (sim_chance(2)) { /* One takes over that has not heard of all. */
@@ -640,7 +774,7 @@ static void run(bool is_calm)
 static void calm_run(void)
 {
     sim_weather_mild();
-    run(true);
+    run(true, 0);
 }
 
 const struct sim_scenario sim_scenario_repl = {
@@ -652,11 +786,29 @@ const struct sim_scenario sim_scenario_repl = {
 static void stormy_run(void)
 {
     sim_weather_draw();
-    run(false);
+    run(false, 0);
 }
 
 const struct sim_scenario sim_scenario_repl_faults = {
     .name = "repl-faults",
     .purpose = "the same with cuts, resets, small windows, and slaves that die and return",
     .run = stormy_run,
+};
+
+static void acknowledged_run(void)
+{
+    bool is_calm = sim_chance(3);
+    uint32_t ack = (uint32_t)sim_between(1, SERVERS - 1);
+    if (is_calm) {
+        sim_weather_mild();
+    } else {
+        sim_weather_draw();
+    }
+    run(is_calm, ack);
+}
+
+const struct sim_scenario sim_scenario_repl_ack = {
+    .name = "repl-ack",
+    .purpose = "the same in acknowledged mode, with masters that die: nothing acknowledged is lost",
+    .run = acknowledged_run,
 };

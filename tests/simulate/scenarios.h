@@ -47,6 +47,7 @@ extern const struct sim_scenario sim_scenario_planted_ring;
 extern const struct sim_scenario sim_scenario_planted_wakeup;
 extern const struct sim_scenario sim_scenario_repl;
 extern const struct sim_scenario sim_scenario_repl_faults;
+extern const struct sim_scenario sim_scenario_repl_ack;
 extern const struct sim_scenario sim_scenario_sched_rate;
 extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
@@ -85,6 +86,7 @@ extern const struct sim_scenario sim_scenario_thousand;
     &sim_scenario_engine_stop, \
     &sim_scenario_repl, \
     &sim_scenario_repl_faults, \
+    &sim_scenario_repl_ack, \
     &sim_scenario_sched_rate, \
     &sim_scenario_sched_share, \
     &sim_scenario_server, \

@@ -50,6 +50,7 @@ HONEST = [
     "jobs-slots",
     "log",
     "repl",
+    "repl-ack",
     "repl-faults",
     "ring",
     "ring-owner",

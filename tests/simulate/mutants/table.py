@@ -41,6 +41,7 @@ LINK = "src/repl/link.c"
 REPL = "src/repl/repl.c"
 FOLLOW = "src/repl/follow.c"
 REPLICATION = "src/server/replication.c"
+DOUBT = "src/server/doubt.c"
 AGENT = "src/volume/local.c"
 PEERS = "src/volume/remote_hosts.c"
 COMMANDS = "src/volume/remote_commands.c"
@@ -373,7 +374,7 @@ MUTANTS = [
     Mutant("mark-ahead-of-what-was-told", LINK, "repl-faults",
            "a slave that comes back goes on behind changes that it never heard of",
            [("    return link->position - (link->batch_end - link->batch_next);\n",
-             "    return link->position;\n")]),
+             "    return fw_changes_head(link->repl->changes);\n")]),
     Mutant("numbers-of-the-old-master-given-again", REPL, "repl",
            "a new master gives out CAS that the old one gave, and that it never heard of",
            [("        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);\n",
@@ -384,6 +385,21 @@ MUTANTS = [
     Mutant("role-step-waits-for-nobody", REPLICATION, "repl",
            "a master without clients and slaves never gets to be a slave",
            [("    } while (fw_replication_stage(replication) != before);", "    } while (false);")]),
+
+    Mutant("one-slave-too-few", REPL, "repl-ack",
+           "a change is answered that fewer slaves have than were asked for",
+           [("    return count >= slaves;\n", "    return count + 1 >= slaves;\n")]),
+    Mutant("silent-success-at-the-time-out", CONNECTION, "repl-ack",
+           "a client is told of success that nobody has confirmed",
+           [("        fw_doubt_fail(connection);\n        connection->is_last = true;\n",
+             "        fw_doubt_drop(connection);\n")]),
+    Mutant("change-not-in-doubt", DOUBT, "repl-ack",
+           "replies wait for what was changed before, and not for what they speak of",
+           [("        doubt->position = fw_changes_head(repl->changes);\n",
+             "        doubt->position = 0;\n")]),
+    Mutant("cores-told-only-once", DOUBT, "repl-ack",
+           "only the first who wait are told that they need not any longer",
+           [("    atomic_store(&doubts->is_sent, false);\n", "")]),
 
     # ---- volumes
     Mutant("volume-grant-not-durable", PEERS, "volume-fleet",
