@@ -64,6 +64,7 @@ extern const struct fw_command fw_cmd_ring;
 extern const struct fw_command fw_cmd_serve;
 extern const struct fw_command fw_cmd_stats;
 extern const struct fw_command fw_cmd_top;
+extern const struct fw_command fw_cmd_trace;
 extern const struct fw_command fw_cmd_version;
 extern const struct fw_command fw_cmd_volume;
 

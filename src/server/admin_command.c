@@ -128,5 +128,7 @@ const struct fw_jobs_command fw_admin_commands[] = {
     {"demote", "drop the clients and follow the master", run_demote},
     {"promote", "[force]: become the master", run_promote},
     {"stats", "[GROUP]: what memcached's stats shows", run_stats},
+    {"trace", "DURATION, then read OFFSET: what the engine did, for ui.perfetto.dev",
+     fw_server_trace_command},
 };
 const size_t fw_admin_commands_count = FW_ARRAY_LENGTH(fw_admin_commands);

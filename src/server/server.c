@@ -606,6 +606,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_replication_fini(server);
     server_end_jobs(server);
     fw_admin_fini(server);
+    fw_server_trace_fini(&server->trace);
     fw_server_cluster_fini(server);
     server_end_cores(server);
     fw_domain_destroy(server->domain);
@@ -675,6 +676,7 @@ int fw_server_signals_open(struct fw_server *server, void (*reload)(void *contex
 
 int fw_server_trace(struct fw_server *server)
 {
+    atomic_store(&server->trace.is_always, true);
     return fw_domain_trace(server->domain, true);
 }
 

@@ -32,6 +32,7 @@
 #include "server/replication.h"
 #include "server/sweeper.h"
 #include "server/tenancy.h"
+#include "server/trace.h"
 #include "server/volumes.h"
 
 enum { FW_LISTENERS_MAX = 32 };
@@ -61,6 +62,7 @@ struct fw_server {
     struct fw_cache cache;
     struct fw_sweeper sweeper;
     struct fw_volumes volumes;
+    struct fw_server_trace trace;
     struct fw_tenants *tenants;
     struct fw_replication replication;
     struct fw_tenant_metrics tenant_metrics;
