@@ -5,16 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/login.h"
 #include "io/address.h"
 
-int fw_ask_open(struct fw_peer *peer, const char *server, int64_t patience_ns,
+int fw_ask_open(struct fw_peer *peer, const struct fw_ask_server *server,
                 const atomic_bool *must_end, struct fw_reason *reason)
 {
     struct fw_address address;
-    if (fw_address_parse(server, FW_PEER_PORT, FW_ADDRESS_RESOLVE, &address, 1, reason) < 0) {
+    struct fw_login login;
+    if (fw_address_parse(server->address, FW_PEER_PORT, FW_ADDRESS_RESOLVE, &address, 1, reason) <
+        0) {
         return -EINVAL;
     }
-    return fw_peer_open(peer, &address, patience_ns, must_end, reason);
+    int rc = fw_login_read(&login, server->login_file, reason);
+    if (rc == 0) {
+        rc = fw_peer_open(peer, &address, server->patience_ns, must_end, reason);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_login_send(&login, peer, reason);
+    if (rc != 0) {
+        fw_peer_close(peer);
+    }
+    return rc;
 }
 
 static bool begins_with(const char *line, size_t length, const char *beginning)
@@ -51,8 +65,10 @@ static int answer_look(const struct fw_peer *peer, const char *last, struct fw_r
     }
     if (begins_with(line, length, "ERROR") || begins_with(line, length, "CLIENT_ERROR") ||
         begins_with(line, length, "SERVER_ERROR")) {
-        return fw_reason_set(reason, -EPROTO, "the server answers: %.*s",
-                             length < 200 ? (int)length : 200, line);
+        static const char demand[] = "CLIENT_ERROR unauthenticated";
+        return fw_reason_set(reason, -EPROTO, "the server answers: %.*s%s",
+                             length < 200 ? (int)length : 200, line,
+                             begins_with(line, length, demand) ? "; give --login FILE" : "");
     }
     return -EINPROGRESS;
 }
@@ -83,12 +99,12 @@ int fw_ask_peer(struct fw_peer *peer, const char *question, const char *last, ch
     return rc;
 }
 
-int fw_ask(const char *server, const char *question, const char *last, int64_t patience_ns,
+int fw_ask(const struct fw_ask_server *server, const char *question, const char *last,
            char **answer, struct fw_reason *reason)
 {
     static const atomic_bool never = false;
     struct fw_peer peer;
-    int rc = fw_ask_open(&peer, server, patience_ns, &never, reason);
+    int rc = fw_ask_open(&peer, server, &never, reason);
     if (rc == 0) {
         rc = fw_ask_peer(&peer, question, last, answer, reason);
         fw_peer_close(&peer);

@@ -15,11 +15,18 @@
 
 enum { FW_ASK_ANSWER_MAX = 64 * 1024 * 1024 };
 
+/* Whom to ask; from the options of a command. */
+struct fw_ask_server {
+    const char *address;    /* With or without a port. */
+    const char *login_file; /* See cmd/login.h; NULL: none. */
+    int64_t patience_ns;
+};
+
 /*
- * Connects to `server`, an address with or without a port. Returns 0, or a negative errno with the
- * reason: -EINVAL is a wrong address.
+ * Connects, and logs in where that is demanded. Returns 0, or a negative errno with the reason:
+ * -EINVAL is a wrong address or a wrong file.
  */
-FW_MUST_CHECK int fw_ask_open(struct fw_peer *peer, const char *server, int64_t patience_ns,
+FW_MUST_CHECK int fw_ask_open(struct fw_peer *peer, const struct fw_ask_server *server,
                               const atomic_bool *must_end, struct fw_reason *reason);
 
 /*
@@ -31,5 +38,5 @@ FW_MUST_CHECK int fw_ask_peer(struct fw_peer *peer, const char *question, const 
                               char **answer, struct fw_reason *reason);
 
 /* Both, for one question. */
-FW_MUST_CHECK int fw_ask(const char *server, const char *question, const char *last,
-                         int64_t patience_ns, char **answer, struct fw_reason *reason);
+FW_MUST_CHECK int fw_ask(const struct fw_ask_server *server, const char *question, const char *last,
+                         char **answer, struct fw_reason *reason);

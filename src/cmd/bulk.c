@@ -64,8 +64,12 @@ int fw_bulk_begin(struct fw_bulk *bulk, const struct fw_bulk_config *config, con
                                             &bulk->address, 1, reason) < 0) {
         return -EINVAL;
     }
+    int rc = fw_login_read(&bulk->login, config->login_file, reason);
+    if (rc != 0) {
+        return rc;
+    }
     fw_signals_block(events, FW_ARRAY_LENGTH(events));
-    int rc = fw_reactor_create(&bulk->reactor, reason);
+    rc = fw_reactor_create(&bulk->reactor, reason);
     if (rc != 0) {
         return rc;
     }
@@ -148,6 +152,12 @@ struct fw_peer *fw_bulk_peer_take(struct fw_bulk *bulk)
     if (rc != 0) {
         fw_bulk_fail(bulk, rc, &reason);
         free(peer);
+        return NULL;
+    }
+    rc = fw_login_send(&bulk->login, peer, &reason);
+    if (rc != 0) {
+        fw_bulk_fail(bulk, rc, &reason);
+        fw_peer_destroy(peer);
         return NULL;
     }
     return peer;

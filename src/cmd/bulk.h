@@ -25,6 +25,7 @@
 #include "base/option.h"
 #include "base/reason.h"
 #include "cmd/cmd.h"
+#include "cmd/login.h"
 #include "cmd/peer.h"
 #include "io/signal.h"
 
@@ -32,7 +33,8 @@ enum { FW_BULK_CONNECTIONS_MAX = 64 };
 
 struct fw_bulk_config {
     const char *server;
-    const char *prefix; /* NULL: all keys. */
+    const char *login_file; /* NULL: none. */
+    const char *prefix;     /* NULL: all keys. */
     uint64_t connections;
     int64_t patience_ns;
     bool json;
@@ -44,6 +46,7 @@ struct fw_bulk {
     const struct fw_bulk_config *config;
     const char *verb; /* "dumped", "loaded". */
     struct fw_address address;
+    struct fw_login login;
     struct fw_jobs *jobs;
     struct fw_reactor *reactor;
     struct fw_signals signals;

@@ -38,6 +38,8 @@ static const struct fw_option load_options[] = {
     FW_OPTION_STRING(struct fw_bulk_config, server, .name = "server", .default_text = "127.0.0.1",
                      .value_name = "ADDRESS",
                      .help = "where to; with or without a port, or unix:PATH"),
+    FW_OPTION_STRING(struct fw_bulk_config, login_file, .name = "login", .value_name = "FILE",
+                     .help = "a file with the line user:password, for a server that demands it"),
     FW_OPTION_STRING(struct fw_bulk_config, prefix, .name = "prefix", .max = FW_ITEM_KEY_MAX,
                      .help = "only keys that begin so"),
     FW_OPTION_UINT(struct fw_bulk_config, connections, .name = "connections", .default_text = "4",

@@ -20,19 +20,21 @@
 enum { COLUMNS_MAX = 64, QUESTION_SIZE = 128, GROUP_MAX = 64 };
 
 struct stats_config {
-    const char *server;
+    struct fw_ask_server server;
     bool json;
-    int64_t patience_ns;
 };
 
 static const struct fw_option stats_options[] = {
-    FW_OPTION_STRING(struct stats_config, server, .name = "server", .default_text = "127.0.0.1",
-                     .value_name = "ADDRESS",
+    FW_OPTION_STRING(struct stats_config, server.address, .name = "server",
+                     .default_text = "127.0.0.1", .value_name = "ADDRESS",
                      .help = "which one to ask; with or without a port, or unix:PATH"),
+    FW_OPTION_STRING(struct stats_config, server.login_file, .name = "login", .value_name = "FILE",
+                     .help = "a file with the line user:password, for a server that demands it"),
     FW_OPTION_BOOL(struct stats_config, json, .name = "json", .default_text = "no",
                    .help = "print one JSON object"),
-    FW_OPTION_DURATION(struct stats_config, patience_ns, .name = "timeout", .default_text = "5s",
-                       .unit = "s", .min = 1, .help = "how long to wait for the server"),
+    FW_OPTION_DURATION(struct stats_config, server.patience_ns, .name = "timeout",
+                       .default_text = "5s", .unit = "s", .min = 1,
+                       .help = "how long to wait for the server"),
 };
 
 static struct fw_option_table stats_table(struct stats_config *config)
@@ -221,7 +223,7 @@ static enum fw_cmd_status stats_show(const struct stats_config *config, const ch
         return fw_cmd_fail(FW_CMD_USAGE, "'%.64s' is no group of figures", group);
     }
     (void)snprintf(question, sizeof question, "stats%s%s\r\n", group[0] != '\0' ? " " : "", group);
-    int rc = fw_ask(config->server, question, "END", config->patience_ns, &answer, &reason);
+    int rc = fw_ask(&config->server, question, "END", &answer, &reason);
     if (rc == -EPROTO && group[0] != '\0') {
         return fw_cmd_fail(FW_CMD_FAILED, "no figures of the group '%s': %s", group, reason.text);
     }

@@ -30,17 +30,18 @@ enum { FRAME_SIZE = 1 << 20, QUESTION_SIZE = 64 };
 #define FIRST_NS (200 * (int64_t)FW_NS_PER_MS) /* From the first sample to the first rates. */
 
 struct top_config {
-    const char *server;
+    struct fw_ask_server server;
     int64_t interval_ns;
-    int64_t patience_ns;
     bool is_once;
     bool json;
 };
 
 static const struct fw_option top_options[] = {
-    FW_OPTION_STRING(struct top_config, server, .name = "server", .default_text = "127.0.0.1",
-                     .value_name = "ADDRESS",
+    FW_OPTION_STRING(struct top_config, server.address, .name = "server",
+                     .default_text = "127.0.0.1", .value_name = "ADDRESS",
                      .help = "whom to watch; with or without a port, or unix:PATH"),
+    FW_OPTION_STRING(struct top_config, server.login_file, .name = "login", .value_name = "FILE",
+                     .help = "a file with the line user:password, for a server that demands it"),
     FW_OPTION_DURATION(struct top_config, interval_ns, .name = "interval", .default_text = "1s",
                        .unit = "s", .min = 100 * (int64_t)FW_NS_PER_MS,
                        .help = "how often to look, and what rates are taken over"),
@@ -48,8 +49,9 @@ static const struct fw_option top_options[] = {
                    .help = "show one picture, of one interval, and end"),
     FW_OPTION_BOOL(struct top_config, json, .name = "json", .default_text = "no",
                    .help = "print JSON objects, one per line and interval"),
-    FW_OPTION_DURATION(struct top_config, patience_ns, .name = "timeout", .default_text = "5s",
-                       .unit = "s", .min = FW_NS_PER_MS, .help = "how long to wait for the server"),
+    FW_OPTION_DURATION(struct top_config, server.patience_ns, .name = "timeout",
+                       .default_text = "5s", .unit = "s", .min = FW_NS_PER_MS,
+                       .help = "how long to wait for the server"),
 };
 
 static struct fw_option_table top_table(struct top_config *config)
@@ -120,8 +122,7 @@ static int top_look(struct top *top)
         fresh++;
     }
     if (!top->is_connected) {
-        rc = fw_ask_open(&top->peer, top->config->server, top->config->patience_ns, &top->must_end,
-                         &top->trouble);
+        rc = fw_ask_open(&top->peer, &top->config->server, &top->must_end, &top->trouble);
         top->is_connected = rc == 0;
         top->peer.waiting = terminal_look;
         top->peer.waiting_context = top;
@@ -154,7 +155,7 @@ static bool wants_colours(void)
 static int view_show(struct top *top, const struct fw_top_view *view)
 {
     struct fw_text out;
-    struct fw_top_screen screen = {.server = top->config->server,
+    struct fw_top_screen screen = {.server = top->config->server.address,
                                    .trouble = top->has_trouble ? top->trouble.text : NULL};
     if (top->config->json) {
         fw_top_print_json(view, &screen, !top->config->is_once);
