@@ -303,9 +303,8 @@ def test_file(fairway, admin, path):
     assert not path.exists()
 
 
+@pytest.mark.needs("root")
 def test_another_user_is_refused(fairway):
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become somebody else")
     nobody = pwd.getpwnam("nobody")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # The socket's own mode is what refuses.
