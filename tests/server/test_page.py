@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: a person who opens the page sees what the server does: figures that move, a tenant that is held back, and that the
-server has gone. Method: a real browser, driven through playwright. FAIRWAY_SHOT names a file for a picture of the page."""
+"""Goal: a person who opens the page sees what the server does: figures that move, a tenant that is held back, a slave or a master that
+goes away and comes back, and that the server has gone. Method: a real browser, driven through playwright. FAIRWAY_SHOT names a file for a picture of the page."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import threading
 import pytest
 from support import npm
 from test_http import Watched
+from test_repl import replication_address
 
 CONFIGURATION = """
 [server]
@@ -100,3 +101,48 @@ def test_a_flood_is_seen_to_be_held_back(fairway, source, build, tmp_path):
             server.process.terminate()
             browser("wait", f"{text('state')}.startsWith('not reachable')")
             assert browser("errors") == []
+
+
+REPLICATED = ["-t", "1", "--repl-enable", "--repl-port", "0", "--repl-retry", "10ms"]
+
+
+def kill(server):
+    """Ends it as a machine does that loses its power."""
+    server.process.kill()
+    server.process.wait()
+    server.process.returncode = 0  # It is not asked whether it ended well.
+
+
+def opened(source, build, server):
+    return Browser(source, build, "http://{}:{}/".format(*server.http))
+
+
+@pytest.mark.needs("chromium")
+def test_a_slave_is_seen_to_go_and_to_come_back(fairway, source, build):
+    with Watched(fairway, *REPLICATED) as master, opened(source, build, master) as browser:
+        browser("wait", f"{text('role')} === 'master, followed by 0 of at most 5 slaves'")
+        follow = [*REPLICATED, "--repl-master", replication_address(master)]
+        with Watched(fairway, *follow) as slave:
+            browser("wait", f"{text('replication')}.includes('streaming')")
+            assert "gone" not in browser("value", text("replication"))
+            assert "followed by 1 of" in browser("value", text("role"))
+            kill(slave)
+        browser("wait", f"{text('replication')}.includes('gone')")
+        assert "followed by 0 of" in browser("value", text("role"))
+        with Watched(fairway, *follow):
+            browser("wait", f"{text('replication')}.includes('streaming')")
+            assert "gone" not in browser("value", text("replication"))
+        assert browser("errors") == []
+
+
+@pytest.mark.needs("chromium")
+def test_a_slave_shows_that_it_has_lost_its_master(fairway, source, build):
+    with Watched(fairway, *REPLICATED) as master:
+        with Watched(fairway, *REPLICATED, "--repl-master", replication_address(master)) as slave:
+            with opened(source, build, slave) as browser:
+                browser("wait", f"{text('role')}.startsWith('slave')")
+                browser("wait", f"{text('replication')}.includes('streaming')")
+                assert "not connected" not in browser("value", text("replication"))
+                kill(master)
+                browser("wait", f"{text('replication')}.includes('not connected')")
+                assert browser("errors") == []

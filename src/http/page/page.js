@@ -8,6 +8,8 @@ const PERIOD_MS = 1000;
 const KEPT = 120; // Samples in a chart.
 const COLOURS = ["#2f7de1", "#1a9e6a", "#d9822b", "#9b59d0", "#d0455f", "#17a2b8", "#8a8f2a", "#7a6a5b"];
 
+const ALWAYS = ["tenants", "threads", "replication"]; // Tables that are shown without rows too.
+
 const byId = (id) => document.getElementById(id);
 const history = { requests: new Map(), delays: new Map() };
 let before = null;
@@ -158,7 +160,7 @@ function table(id, columns, rows) {
     return line;
   });
   const root = byId(id);
-  root.closest("section").hidden = rows.length === 0 && id !== "tenants" && id !== "threads";
+  root.closest("section").hidden = rows.length === 0 && !ALWAYS.includes(id);
   root.replaceChildren(head, ...lines);
 }
 
@@ -200,10 +202,63 @@ function threads(now) {
   ]));
 }
 
+// Slaves that this page has seen: {thing, goneAt} by address, goneAt being undefined while they are there. The server forgets
+// who has gone; a person wants to know. One that comes back has another port, so a new slave takes the place of one that has
+// gone from the same host.
+const seen = new Map();
+
+function notice(slaves, at) {
+  const host = (address) => address.slice(0, address.lastIndexOf(":"));
+  for (const [thing, row] of slaves) {
+    if (!seen.has(row.address)) {
+      const before = [...seen].find(([address, slave]) => slave.goneAt !== undefined && host(address) === host(row.address));
+      if (before) seen.delete(before[0]);
+    }
+    seen.set(row.address, { thing, row });
+  }
+  for (const [address, slave] of seen) {
+    if (!slaves.some(([, row]) => row.address === address)) slave.goneAt ??= at;
+  }
+}
+
+function slaveCells(now, address, { thing, row, goneAt }) {
+  const cell = make("span", address);
+  if (goneAt !== undefined) {
+    cell.append(make("span", "gone", "badge shed"));
+    return [cell, `for ${span((now.at - goneAt) / 1000)}`, "", "", ""];
+  }
+  if (row.state !== "streaming") cell.append(make("span", row.state, "badge held"));
+  return [cell, row.state, bytes(row.behind_bytes), time(1e6 * row.behind_ms),
+    bytes(Math.round(rate(now, of("replication", thing, "bytes_sent")))) + "/s"];
+}
+
+function masterCells(group) {
+  const cell = make("span", group.master);
+  if (group.link !== "streaming") {
+    cell.append(make("span", group.link === "copying" ? "copying" : "not connected", "badge " + (group.link === "copying" ? "held" : "shed")));
+  }
+  return [cell, group.link, group.age_ms >= 0 ? time(1e6 * group.age_ms) : "–"];
+}
+
+function replication(now) {
+  const group = now.status.groups.replication || {};
+  const slaves = Object.entries(group).filter(([, row]) => typeof row === "object" && row.address);
+  notice(slaves, now.at);
+  byId("replication").closest("section").hidden = group.enabled !== "yes";
+  if (group.enabled !== "yes") return;
+  byId("role").textContent = `${group.role}, followed by ${slaves.length} of at most ${group.slaves_max} slaves`;
+  if (group.master !== undefined) {
+    table("replication", ["master", "link", "last heard of"], [masterCells(group)]);
+  } else {
+    table("replication", ["slave", "state", "behind", "behind for", "sent"],
+      [...seen].map(([address, slave]) => slaveCells(now, address, slave)));
+  }
+}
+
 // Groups of which this page knows nothing more than that they have rows, and how one looks that is not in use.
 function plain(now, id) {
   const found = now.status.groups[id] || {};
-  const group = found.enabled === "no" || found.cluster === "-" ? {} : found;
+  const group = found.cluster === "-" ? {} : found;
   const things = Object.entries(group).filter(([, row]) => typeof row === "object");
   const figures = [...new Set(things.flatMap(([, row]) => Object.keys(row)))];
   const singles = Object.entries(group).filter(([, row]) => typeof row !== "object");
@@ -225,7 +280,8 @@ function show(now) {
   tiles(now);
   tenants(now);
   threads(now);
-  for (const id of ["epochs", "replication", "volumes"]) plain(now, id);
+  replication(now);
+  for (const id of ["epochs", "volumes"]) plain(now, id);
   draw("requests", short);
   draw("delays", time);
 }
