@@ -50,6 +50,10 @@ def newer(package, folder):
 
 def test_all_are_built(packages):
     assert sorted(packages) == sorted(NAMES)
+    listed = subprocess.run(["dpkg-deb", "-c", packages["fairway"]], stdout=subprocess.PIPE, text=True, check=True).stdout
+    for path in ("man/man1/fairway-serve.1.gz", "man/man5/fairway.conf.5.gz", "bash-completion/completions/fairway",
+                 "zsh/vendor-completions/_fairway", "fairway/fairway.rules.yml"):
+        assert f" ./usr/share/{path}\n" in listed
 
 
 def test_lintian_finds_no_error(packages, build):
