@@ -43,7 +43,7 @@ def test_list(source, build):
     done = bench_run(source, build, "--list")
     assert done.returncode == 0
     names = done.stdout.splitlines()
-    assert {"noise", "reactor", "cache-1", "cache-16", "idle-connections"} <= set(names)
+    assert {"noise", "reactor", "cache-1", "cache-16", "http-cost", "idle-connections"} <= set(names)
     assert len(names) == len(set(names))
 
 
