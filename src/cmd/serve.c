@@ -88,6 +88,7 @@ enum {
     TABLE_SERVER,
     TABLE_COUNTER,
     TABLE_REPL,
+    TABLE_LEASE,
     TABLE_VOLUME,
     TABLE_CLUSTER,
     TABLE_SCHED,
@@ -128,6 +129,8 @@ static void serve_tables(struct serve *serve)
                                 fw_server_counters_options_count, &serve->server.counters, false),
         [TABLE_REPL] =
             TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
+        [TABLE_LEASE] = TABLE("lease", fw_server_lease_options, fw_server_lease_options_count,
+                              &serve->server.lease, false),
         [TABLE_VOLUME] = TABLE("volume", fw_server_volume_options, fw_server_volume_options_count,
                                &serve->server.volume, false),
         [TABLE_CLUSTER] = TABLE("cluster", fw_server_cluster_options,

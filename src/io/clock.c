@@ -31,7 +31,7 @@ static int64_t clock_read_ns(clockid_t clock)
 {
     struct timespec time;
     int rc = clock_gettime(clock, &time);
-    FW_ASSERT(rc == 0); /* All three exist on every Linux we support. */
+    FW_ASSERT(rc == 0); /* All of them exist on every Linux we support. */
     return timespec_ns(&time);
 }
 
@@ -49,6 +49,14 @@ int64_t fw_clock_coarse_ns(void)
         return fw_clock_hooks->now_ns();
     }
     return clock_read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+int64_t fw_clock_boot_ns(void)
+{
+    if (FW_UNLIKELY(fw_clock_hooks != NULL)) {
+        return fw_clock_hooks->now_ns();
+    }
+    return clock_read_ns(CLOCK_BOOTTIME);
 }
 
 int64_t fw_clock_wall_ns(void)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What time it is. The first three clocks answer in nanoseconds since an epoch of their own.
+ * What time it is. The first four clocks answer in nanoseconds since an epoch of their own.
  *
  *   fw_clock_now_ns()     never goes back, exact; for time-outs and measurements. About 20 ns.
  *   fw_clock_coarse_ns()  the same clock as of the kernel's last tick, so it stands still for up to
  *                         1 to 10 ms (fw_clock_coarse_resolution_ns() tells) and is never ahead of
  *                         the exact one. About 6 ns; for what happens once per request and does not
  *                         care: ages of items, expiry in seconds.
+ *   fw_clock_boot_ns()    since the machine was started, also while it sleeps: the one clock that
+ *                         all processes of a machine read alike and that nobody sets; for times
+ *                         that one process tells another.
  *   fw_clock_wall_ns()    since 1970, for people and for absolute expiry times. It jumps when the
  *                         administrator or NTP says so: nothing may be timed by it.
  *
@@ -41,13 +44,14 @@ enum { FW_NS_PER_US = 1000, FW_NS_PER_MS = 1000000, FW_NS_PER_S = 1000000000 };
 
 /* The simulator's side. Set once, before the first thread is created, never changed after. */
 struct fw_clock_hooks {
-    int64_t (*now_ns)(void); /* The coarse form too: virtual time does not get cheaper. */
+    int64_t (*now_ns)(void); /* The coarse and the boot's too: there is one virtual time. */
     int64_t (*wall_ns)(void);
 };
 extern const struct fw_clock_hooks *fw_clock_hooks;
 
 int64_t fw_clock_now_ns(void);
 int64_t fw_clock_coarse_ns(void);
+int64_t fw_clock_boot_ns(void);
 int64_t fw_clock_wall_ns(void);
 
 /*

@@ -54,6 +54,7 @@ static void test_monotonic(void **state)
     (void)state;
     check_enclosed(CLOCK_MONOTONIC, fw_clock_now_ns);
     check_enclosed(CLOCK_MONOTONIC_COARSE, fw_clock_coarse_ns);
+    check_enclosed(CLOCK_BOOTTIME, fw_clock_boot_ns);
     for (int i = 0; i < READINGS; i++) {
         int64_t coarse_ns = fw_clock_coarse_ns();
         assert_true(coarse_ns <= fw_clock_now_ns());
@@ -137,6 +138,7 @@ static void test_hooks(void **state)
     fw_clock_hooks = &hooks;
     assert_int_equal(fw_clock_now_ns(), 17);
     assert_int_equal(fw_clock_coarse_ns(), 17);
+    assert_int_equal(fw_clock_boot_ns(), 17);
     assert_int_equal(fw_clock_wall_ns(), 42);
     assert_int_equal(fw_clock_coarse_resolution_ns(), 1);
     assert_int_equal(fw_clock_ticks(), 17); /* No processor knows the virtual time, */

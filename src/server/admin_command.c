@@ -123,9 +123,38 @@ static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments
     return role_wish(context, FW_REPL_ROLE_SLAVE, arguments, output);
 }
 
+/* A time, not a duration: what was held up on its way must not count as new; see server/lease.h. */
+static int run_lease(void *context, struct fw_jobs *jobs, const char *arguments,
+                     struct fw_jobs_output *output)
+{
+    (void)jobs;
+    struct fw_server *server = context;
+    struct fw_lease *lease = &server->replication.lease;
+    int64_t until_ns;
+    int rc = 0;
+    if (strcmp(arguments, "end") == 0) {
+        fw_lease_give_up(lease);
+    } else if (fw_parse_int(arguments, strlen(arguments), 0, INT64_MAX, &until_ns) == 0) {
+        rc = fw_lease_renew(lease, until_ns);
+    } else {
+        fw_jobs_print(output, "lease UNTIL, nanoseconds since the machine started; or lease end\n");
+        return -EINVAL;
+    }
+    if (rc == -ENOTSUP) {
+        fw_jobs_print(output, "this server needs no lease: start it with --lease-limit\n");
+    } else if (rc == -ERANGE) {
+        fw_jobs_print(output, "that is further ahead than --lease-limit allows\n");
+    } else if (rc == -ESTALE) {
+        fw_jobs_print(output, "that time has passed\n");
+    }
+    fw_reactor_wake(server->reactor); /* A role may have waited for it. */
+    return rc;
+}
+
 const struct fw_jobs_command fw_admin_commands[] = {
     {"connections", "[LIMIT]: who is connected", run_connections},
     {"demote", "drop the clients and follow the master", run_demote},
+    {"lease", "UNTIL|end: until when a master may answer", run_lease},
     {"promote", "[force]: become the master", run_promote},
     {"stats", "[GROUP]: what memcached's stats shows", run_stats},
     {"trace", "DURATION, then read OFFSET: what the engine did, for ui.perfetto.dev",

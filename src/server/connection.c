@@ -321,6 +321,10 @@ static bool reply_send(struct fw_connection *connection)
     for (uint32_t i = 0; i < count; i++) {
         length += reply->pieces[i].iov_len;
     }
+    if (FW_UNLIKELY(fw_replication_is_silent(&core->server->replication))) {
+        fw_reply_clear(reply);
+        return false;
+    }
     ssize_t sent = fw_stream_send_now(&connection->stream, reply->pieces, (int)count);
     sent = sent == -EAGAIN ? 0 : sent;
     bool is_whole = sent >= 0;
@@ -721,6 +725,9 @@ static enum fw_step connection_send(struct fw_connection *connection)
     /* Nobody is made to wait for this client's sake. */
     FW_ASSERT(!connection->is_admitted && !fw_sched_is_waiting(&connection->request));
     while (!connection->is_sending) {
+        if (FW_UNLIKELY(fw_replication_is_silent(&connection->core->server->replication))) {
+            return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
+        }
         if (connection->sent == 0) {
             connection->sent = fw_stream_send(&connection->stream, unsent->pieces + unsent->first,
                                               (int)(unsent->count - unsent->first));

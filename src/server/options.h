@@ -21,6 +21,7 @@
 #include "repl/options.h"
 #include "sched/tenant_options.h"
 #include "server/cluster.h"
+#include "server/lease.h"
 #include "server/volumes.h"
 
 enum fw_server_io_engine { FW_SERVER_EPOLL, FW_SERVER_IO_URING };
@@ -66,6 +67,7 @@ struct fw_server_config {
     /* Of the parts; each has a table of its own. All zero is sensible. */
     struct fw_server_counters_config counters;
     struct fw_repl_config repl;
+    struct fw_server_lease_config lease;
     struct fw_server_volume_config volume;
     struct fw_server_cluster_config cluster;
     struct fw_engine_config engine;

@@ -2,7 +2,9 @@
 #include "server/replication.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdalign.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +51,7 @@ int fw_replication_init(struct fw_server *server)
                                       .local = host_local,
                                       .gone = host_gone,
                                       .confirmed = host_confirmed};
+    server->replication.lease.limit_ns = server->config.lease.limit_ns;
     return fw_repl_init(&server->replication.repl, &server->config.repl, &host);
 }
 
@@ -354,7 +357,7 @@ static void stage_step(struct fw_server *server)
         step_follow(server);
         break;
     case FW_REPLICATION_SLAVE:
-        if (wish == FW_REPL_ROLE_MASTER) {
+        if (wish == FW_REPL_ROLE_MASTER && fw_lease_runs(&replication->lease)) {
             stage_set(replication, FW_REPLICATION_UNFOLLOWING);
             fw_repl_unfollow(&replication->repl);
         }
@@ -365,11 +368,38 @@ static void stage_step(struct fw_server *server)
     }
 }
 
+/* Whether the lease has begun to run, or is over. */
+static void lease_look(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    bool has_lease = fw_lease_runs(&replication->lease);
+    if (!fw_lease_is_needed(&replication->lease) || has_lease == replication->had_lease) {
+        return;
+    }
+    replication->had_lease = has_lease;
+    if (has_lease) {
+        FW_LOG(server, NOTICE, "the lease runs");
+    } else if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
+        FW_LOG(server, WARNING,
+               "the lease is over: clients are dropped, and refused until it is renewed");
+        clients_drop(server);
+    } else {
+        FW_LOG(server, NOTICE, "the lease is over");
+    }
+}
+
+int64_t fw_replication_patience_ns(const struct fw_server *server)
+{
+    const struct fw_replication *replication = &server->replication;
+    return replication->had_lease ? fw_lease_left_ns(&replication->lease) : -1;
+}
+
 void fw_replication_look(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     enum fw_replication_stage before;
     doors_resume(replication);
+    lease_look(server);
     do { /* Nobody may be left to wake us for the next step. */
         before = fw_replication_stage(replication);
         stage_step(server);
@@ -404,5 +434,11 @@ void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *con
     struct fw_replication *replication = &server->replication;
     emit(context, "enabled", server->config.repl.is_enabled ? "yes" : "no");
     emit(context, "role", roles[fw_replication_stage(replication)]);
+    if (fw_lease_is_needed(&replication->lease)) {
+        char left[32];
+        (void)snprintf(left, sizeof left, "%" PRId64,
+                       fw_lease_left_ns(&replication->lease) / FW_NS_PER_MS);
+        emit(context, "lease_left_ms", left);
+    }
     fw_repl_stats(&replication->repl, emit, context);
 }

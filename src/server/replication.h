@@ -16,6 +16,10 @@
  * Only a master serves. Elsewhere clients are refused at once, but by a slave that may serve reads,
  * once it follows; there commands that write are refused. Who was a client when the role changed is
  * dropped: a connection remembers the *term* in which it began.
+ *
+ * Where a lease is needed (server/lease.h) nobody becomes master without one: a virtual address may
+ * come to a server that was just started and has nothing. A master whose lease is over stays
+ * master, but is silent: clients are dropped and refused until it runs again.
  */
 #pragma once
 
@@ -29,6 +33,7 @@
 #include "io/netlink.h"
 #include "io/reactor.h"
 #include "repl/repl.h"
+#include "server/lease.h"
 
 struct fw_server;
 
@@ -52,6 +57,7 @@ struct fw_replication {
     struct fw_repl repl;
 
     /* Anyone's. */
+    struct fw_lease lease;
     _Atomic uint32_t wish;  /* enum fw_repl_role; AUTO: none. */
     _Atomic uint32_t stage; /* enum fw_replication_stage; written by the thread that runs it. */
     _Atomic uint32_t term;  /* Raised when clients must go. */
@@ -62,6 +68,7 @@ struct fw_replication {
     struct fw_netlink netlink;
     bool has_netlink;
     bool is_over;
+    bool had_lease; /* When last looked at. */
     bool has_master;
     struct fw_address master;  /* Whom to follow. */
     struct fw_address virtual; /* Who has it is master. */
@@ -82,6 +89,9 @@ void fw_replication_close(struct fw_server *server);
 /* Of the thread that runs the server, whenever it was woken: carries wishes out. */
 void fw_replication_look(struct fw_server *server);
 
+/* How long that thread may sleep: until the lease is over. -1: for ever. */
+int64_t fw_replication_patience_ns(const struct fw_server *server);
+
 /* Any thread: what it shall be. 0, or -ENOTSUP if it does not replicate, -EAGAIN: a copy is torn.
  */
 FW_MUST_CHECK int fw_replication_wish(struct fw_server *server, enum fw_repl_role role,
@@ -95,12 +105,21 @@ fw_replication_stage(const struct fw_replication *replication)
                                                            memory_order_relaxed);
 }
 
+/* Must a reply that is ready not leave? Asked just before it would. */
+static inline bool fw_replication_is_silent(const struct fw_replication *replication)
+{
+    return fw_lease_is_needed(&replication->lease) &&
+           fw_replication_stage(replication) == FW_REPLICATION_MASTER &&
+           !fw_lease_runs(&replication->lease);
+}
+
 /* Are clients refused? */
 static inline bool fw_replication_refuses(const struct fw_replication *replication)
 {
     enum fw_replication_stage stage = fw_replication_stage(replication);
-    return stage != FW_REPLICATION_MASTER &&
-           (stage != FW_REPLICATION_SLAVE || !replication->repl.config.serves_reads);
+    return stage == FW_REPLICATION_MASTER
+               ? fw_replication_is_silent(replication)
+               : stage != FW_REPLICATION_SLAVE || !replication->repl.config.serves_reads;
 }
 
 /* `stats replication`. */

@@ -583,11 +583,19 @@ void fw_server_on_end(struct fw_server *server, void (*ending)(void *context), v
     server->ending_context = context;
 }
 
+/* How long its thread may sleep; -1: until it is woken. */
+static int64_t server_patience_ns(const struct fw_server *server)
+{
+    int64_t listen_ns = fw_listen_patience_ns(server);
+    int64_t lease_ns = fw_replication_patience_ns(server);
+    return listen_ns < 0 || (lease_ns >= 0 && lease_ns < listen_ns) ? lease_ns : listen_ns;
+}
+
 void fw_server_run(struct fw_server *server)
 {
     server_drop_image(server);
     while (atomic_load(&server->wish) == FW_SERVER_RUN) {
-        (void)fw_reactor_poll(server->reactor, fw_listen_patience_ns(server));
+        (void)fw_reactor_poll(server->reactor, server_patience_ns(server));
         fw_listen_resume(server);
         fw_admin_look(server);
         fw_replication_look(server);

@@ -38,6 +38,7 @@ extern const struct sim_scenario sim_scenario_jobs_order;
 extern const struct sim_scenario sim_scenario_jobs_race;
 extern const struct sim_scenario sim_scenario_jobs_relaxed;
 extern const struct sim_scenario sim_scenario_jobs_slots;
+extern const struct sim_scenario sim_scenario_lease;
 extern const struct sim_scenario sim_scenario_log;
 extern const struct sim_scenario sim_scenario_planted_close;
 extern const struct sim_scenario sim_scenario_planted_flush;
@@ -87,6 +88,7 @@ extern const struct sim_scenario sim_scenario_thousand;
     &sim_scenario_repl, \
     &sim_scenario_repl_faults, \
     &sim_scenario_repl_ack, \
+    &sim_scenario_lease, \
     &sim_scenario_sched_rate, \
     &sim_scenario_sched_share, \
     &sim_scenario_server, \

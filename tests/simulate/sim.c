@@ -73,6 +73,8 @@ static struct world {
     uint32_t fibre_count;
     struct sim_fibre *ready[SIM_FIBRES_MAX];
     uint32_t ready_count;
+    bool frozen[SIM_NODES_MAX];
+    uint32_t frozen_count;
     struct event *events; /* A binary heap. */
     uint32_t event_count;
     uint64_t event_sequence;
@@ -273,6 +275,22 @@ void sim_node_set(uint32_t node)
 {
     FW_ASSERT(node < SIM_NODES_MAX);
     world.running->node = node;
+}
+
+void sim_node_freeze(uint32_t node)
+{
+    FW_ASSERT(node < SIM_NODES_MAX && !world.frozen[node] && node != world.running->node);
+    sim_trace("freezes node %u", node);
+    world.frozen[node] = true;
+    world.frozen_count++;
+}
+
+void sim_node_thaw(uint32_t node)
+{
+    FW_ASSERT(node < SIM_NODES_MAX && world.frozen[node]);
+    sim_trace("thaws node %u", node);
+    world.frozen[node] = false;
+    world.frozen_count--;
 }
 
 static void ready_add(struct sim_fibre *fibre)
@@ -525,6 +543,25 @@ static void run_fibre(struct sim_fibre *fibre)
     world.running = NULL;
 }
 
+/* One of those that can run, or NULL. */
+static struct sim_fibre *fibre_choose(void)
+{
+    struct sim_fibre *able[SIM_FIBRES_MAX];
+    uint32_t able_count = 0;
+    if (world.ready_count == 0) {
+        return NULL;
+    }
+    if (world.frozen_count == 0) {
+        return world.ready[fw_random_below(&world.schedule, world.ready_count)];
+    }
+    for (uint32_t i = 0; i < world.ready_count; i++) {
+        if (!world.frozen[world.ready[i]->node]) {
+            able[able_count++] = world.ready[i];
+        }
+    }
+    return able_count > 0 ? able[fw_random_below(&world.schedule, able_count)] : NULL;
+}
+
 /* Until the first fibre and all it started have ended. */
 static void schedule(void)
 {
@@ -533,8 +570,9 @@ static void schedule(void)
             struct event event = event_take();
             event.act(event.context, event.number);
         }
-        if (world.ready_count > 0) {
-            run_fibre(world.ready[fw_random_below(&world.schedule, world.ready_count)]);
+        struct sim_fibre *next = fibre_choose();
+        if (next != NULL) {
+            run_fibre(next);
             continue;
         }
         bool all_ended = true;

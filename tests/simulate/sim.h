@@ -101,6 +101,13 @@ void sim_sleep(int64_t duration_ns);
 uint32_t sim_node(void);
 void sim_node_set(uint32_t node);
 
+/*
+ * The node's threads stand still, wherever they are, until they are thawed: what SIGSTOP and a
+ * paused machine do. Its sockets still take what comes, and the clock goes on.
+ */
+void sim_node_freeze(uint32_t node);
+void sim_node_thaw(uint32_t node);
+
 /* For the simulated outside (network, disks). */
 
 struct sim_fibre *sim_self(void);

@@ -48,6 +48,7 @@ HONEST = [
     "jobs-race",
     "jobs-relaxed",
     "jobs-slots",
+    "lease",
     "log",
     "repl",
     "repl-ack",

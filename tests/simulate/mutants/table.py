@@ -42,6 +42,7 @@ REPL = "src/repl/repl.c"
 FOLLOW = "src/repl/follow.c"
 REPLICATION = "src/server/replication.c"
 DOUBT = "src/server/doubt.c"
+LEASE = "src/server/lease.c"
 AGENT = "src/volume/local.c"
 PEERS = "src/volume/remote_hosts.c"
 COMMANDS = "src/volume/remote_commands.c"
@@ -367,6 +368,32 @@ MUTANTS = [
            "a node that is cut off or was frozen serves as if it were not",
            [("        until_ns = share->lease_until_ns;\n", "        until_ns = INT64_MAX;\n")]),
 
+    # ---- the lease
+    Mutant("lease-not-checked-before-sending", CONNECTION, "lease",
+           "a master that stood still sends what it had ready when another serves",
+           [("    if (FW_UNLIKELY(fw_replication_is_silent(&core->server->replication))) {\n        fw_reply_clear",
+             "    if (false) {\n        fw_reply_clear")]),
+    Mutant("lease-end-unnoticed", REPLICATION, "lease",
+           "clients that wait at a master without lease are not dropped",
+           [("    return replication->had_lease ? fw_lease_left_ns(&replication->lease) : -1;",
+             "    return -1;")]),
+    Mutant("lease-not-needed-for-promotion", REPLICATION, "lease",
+           "whoever gets the address becomes master, also one that was just started",
+           [("wish == FW_REPL_ROLE_MASTER && fw_lease_runs(&replication->lease)",
+             "wish == FW_REPL_ROLE_MASTER")]),
+    Mutant("lease-checked-before-the-work", CONNECTION, "lease",
+           "a master that stood still between work and reply sends it when another serves",
+           [("    if (FW_UNLIKELY(fw_replication_is_silent(&core->server->replication))) {\n        fw_reply_clear",
+             "    if (false) {\n        fw_reply_clear"),
+            ("    FW_ASSERT(connection->is_admitted && connection->unsent == NULL);\n    FW_ASSERT(fw_reply",
+             "    if (fw_replication_is_silent(&core->server->replication)) {\n"
+             "        return fw_fom_goto(fom, FW_CONNECTION_CLOSE);\n    }\n"
+             "    FW_ASSERT(connection->is_admitted && connection->unsent == NULL);\n    FW_ASSERT(fw_reply")]),
+    Mutant("lease-renewed-by-what-came-late", LEASE, "lease",
+           "a renewal that was in the socket of a stopped server counts from when it is read",
+           [("    if (until_ns <= now_ns) {\n        return -ESTALE;",
+             "    if (until_ns <= now_ns) {\n        until_ns = now_ns + lease->limit_ns;\n    }\n"
+             "    if (false) {\n        return -ESTALE;")]),
     # ---- replication
     Mutant("removal-not-written-down", TABLE, "repl",
            "what is deleted at the master stays at its slaves",

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: a server that needs a lease answers nobody without one, and one that was stopped and goes on when the lease
+is over closes its clients instead of answering. It becomes master only with a lease.
+Method: a server, its administration socket, and the clock of the machine. Where a lease has to end by itself the test
+waits for that time; if the machine is so slow that it ended before, the answer is the same."""
+
+import contextlib
+import signal
+import subprocess
+import time
+
+import pytest
+from served import Served, wait_for
+
+HOUR_NS = 3600 * 10**9
+
+
+def now_ns():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "admin"
+
+
+@pytest.fixture
+def lease(fairway, path):
+    """Runs `lease ...` and returns why it failed, "" if it did not."""
+    def lease(argument):
+        done = subprocess.run([fairway, "admin", "--socket", path, "lease", str(argument)], capture_output=True,
+                              text=True, check=False)
+        assert (done.returncode == 0) == (done.stderr == "")
+        return done.stderr
+    return lease
+
+
+@contextlib.contextmanager
+def served(fairway, path, *arguments):
+    with Served(fairway, "-t", "2", "--admin-socket", str(path), "--lease-limit", "1h", *arguments) as server:
+        yield server
+
+
+def is_refused(server):
+    with server.connect() as client:
+        try:
+            return client.ask(b"mn\r\n") == b""
+        except (ConnectionResetError, BrokenPipeError):
+            return True
+
+
+def is_closed(client):
+    """Nothing came but the end."""
+    try:
+        return client.at_end()
+    except ConnectionResetError:
+        return True
+
+
+def test_answers_only_while_it_runs(fairway, path, lease):
+    with served(fairway, path) as server:
+        assert is_refused(server)
+        assert lease(now_ns() + HOUR_NS // 2) == ""
+        with server.connect() as client:
+            client.set(b"a", b"1")
+            assert lease("end") == ""
+            assert is_closed(client)
+        assert is_refused(server)
+        assert lease(now_ns() + HOUR_NS // 2) == ""
+        with server.connect() as client:
+            assert client.get(b"a") == b"1"
+
+
+def test_wrong_renewals(fairway, path, lease):
+    with served(fairway, path) as server:
+        assert "further ahead than --lease-limit" in lease(now_ns() + HOUR_NS + 60 * 10**9)
+        assert "that time has passed" in lease(now_ns())
+        assert "lease UNTIL" in lease("soon")
+        assert is_refused(server)
+
+
+def test_no_lease_is_needed(fairway, path, lease):
+    with Served(fairway, "--admin-socket", str(path)) as server, server.connect() as client:
+        assert "--lease-limit" in lease(now_ns() + 10**9)
+        client.set(b"a", b"1")
+
+
+def test_stopped_and_silent(fairway, path, lease):
+    """With a request that came while it was stopped, and with one client that says nothing."""
+    with served(fairway, path) as server:
+        until = now_ns() + 2 * 10**9
+        assert lease(until) == ""
+        with server.connect() as client, server.connect() as silent:
+            server.stop()
+            client.send(b"set a 0 0 1\r\n1\r\n" * 100)
+            while now_ns() < until:
+                time.sleep(0.05)
+            server.process.send_signal(signal.SIGCONT)
+            assert is_closed(client) and is_closed(silent)
+        assert is_refused(server)
+
+
+def test_no_promotion_without_a_lease(fairway, path, lease):
+    with served(fairway, path, "--repl-enable", "--repl-port", "0", "--repl-master", "127.0.0.1:1",
+                "--repl-retry", "10s") as server:
+        assert subprocess.run([fairway, "admin", "--socket", path, "promote", "force"], check=False).returncode == 0
+
+        def role():
+            shown = subprocess.run([fairway, "admin", "--socket", path, "stats", "replication"], capture_output=True,
+                                   text=True, check=True).stdout
+            return next(line.split()[1] for line in shown.splitlines() if line.split()[:1] == ["role"])
+        assert role() == "slave" and is_refused(server)
+        assert lease(now_ns() + HOUR_NS // 2) == ""
+        wait_for(lambda: role() == "master")
+        with server.connect() as client:
+            client.set(b"a", b"1")
