@@ -283,11 +283,27 @@ static void on_members(cpg_handle_t handle, const struct cpg_name *name,
     }
 }
 
+/*
+ * Who joins while a ring forms is told of it twice, as what is there and as what has come. Only the
+ * first time makes a view: its peers, who are told once, would not have the second.
+ */
+static bool is_known(const struct corosync *corosync, struct cpg_ring_id ring)
+{
+    return corosync->view.count > 0 && corosync->ring_count > 0 && ring.seq == corosync->ring.seq &&
+           ring.nodeid == corosync->ring.nodeid && corosync->down_count == 0 &&
+           !corosync->next.has_joined && corosync->next.count == corosync->view.count &&
+           memcmp(corosync->next.members, corosync->view.members,
+                  corosync->next.count * sizeof corosync->next.members[0]) == 0;
+}
+
 /* The ring is another one, or is the first that we hear of. */
 static void on_ring(cpg_handle_t handle, struct cpg_ring_id ring, uint32_t node_count,
                     const uint32_t *nodes)
 {
     struct corosync *corosync = corosync_of_handle(handle);
+    if (is_known(corosync, ring)) {
+        return;
+    }
     corosync->ring = ring;
     corosync->ring_count = node_count;
     if (corosync->view.is_quorate && is_majority(corosync, node_count) &&

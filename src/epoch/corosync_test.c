@@ -494,6 +494,21 @@ static void test_id_is_the_same_for_all(void **state)
     assert_int_not_equal(view_last(0)->id, as_new); /* Another ring. */
 }
 
+/* A ring that is told of twice makes one view: those who were there are told once. */
+static void test_ring_is_told_twice(void **state)
+{
+    (void)state;
+    add_ring(4, "123"); /* As at the start. */
+    play();
+    assert_int_equal(view_count, 1);
+    add_members("12", "3", CPG_REASON_PROCDOWN, "", 0);
+    play();
+    assert_int_equal(view_count, 2);
+    add_ring(8, "123"); /* But another one is news. */
+    play();
+    assert_int_equal(view_count, 3);
+}
+
 /* Nodes go: members first, the ring behind them; one view. */
 static void test_node_goes_and_returns(void **state)
 {
@@ -834,6 +849,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_first_view_waits_for_the_ring, NULL, tear_down),
         cmocka_unit_test_setup_teardown(test_processes, set_up_joined, tear_down),
+        cmocka_unit_test_setup_teardown(test_ring_is_told_twice, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_id_is_the_same_for_all, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_node_goes_and_returns, set_up_joined, tear_down),
         cmocka_unit_test_setup_teardown(test_cut_off, set_up_joined, tear_down),
