@@ -71,7 +71,10 @@ static void door_accepted(struct fw_listener *listener, int fd)
         door->is_paused = true;
         return;
     }
-    int rc = fw_repl_admit(&door->server->replication.repl, listener, fd);
+    const struct fw_replication *replication = &door->server->replication;
+    int rc = fw_replication_is_silent(replication)
+                 ? -ESHUTDOWN
+                 : fw_repl_admit(&door->server->replication.repl, listener, fd);
     if (rc != 0) {
         struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
         FW_LOG(server, NOTICE, "refused a slave: %s",
@@ -134,6 +137,8 @@ static void virtual_changed(struct fw_netlink *netlink, const struct fw_address 
     struct fw_replication *replication = FW_CONTAINER_OF(netlink, struct fw_replication, netlink);
     if (fw_address_equal(address, &replication->virtual)) {
         FW_LOG(server, NOTICE, "the virtual address is %s", present ? "here" : "gone");
+        atomic_store(&replication->has_address, present);
+        atomic_store(&replication->is_ordered, false);
         atomic_store(&replication->wish, present ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE);
     }
 }
@@ -342,6 +347,13 @@ static void doors_resume(struct fw_replication *replication)
     }
 }
 
+/* Where a lease is needed the address alone does not make a slave. */
+static bool may_resign(const struct fw_replication *replication)
+{
+    return !fw_lease_is_needed(&replication->lease) || !fw_lease_runs(&replication->lease) ||
+           atomic_load(&replication->is_ordered);
+}
+
 /* One step, if it can be made now. */
 static void stage_step(struct fw_server *server)
 {
@@ -349,7 +361,7 @@ static void stage_step(struct fw_server *server)
     uint32_t wish = atomic_load(&replication->wish);
     switch (fw_replication_stage(replication)) {
     case FW_REPLICATION_MASTER:
-        if (wish == FW_REPL_ROLE_SLAVE && replication->has_master) {
+        if (wish == FW_REPL_ROLE_SLAVE && replication->has_master && may_resign(replication)) {
             step_resign(server);
         }
         break;
@@ -418,6 +430,7 @@ int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool i
     if (role == FW_REPL_ROLE_MASTER && is_torn && !is_forced) {
         return -EAGAIN;
     }
+    atomic_store(&replication->is_ordered, true);
     atomic_store(&replication->wish, role);
     fw_reactor_wake(server->reactor);
     return 0;
@@ -434,6 +447,9 @@ void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *con
     struct fw_replication *replication = &server->replication;
     emit(context, "enabled", server->config.repl.is_enabled ? "yes" : "no");
     emit(context, "role", roles[fw_replication_stage(replication)]);
+    if (server->config.repl.virtual_address != NULL) {
+        emit(context, "address_here", atomic_load(&replication->has_address) ? "yes" : "no");
+    }
     if (fw_lease_is_needed(&replication->lease)) {
         char left[32];
         (void)snprintf(left, sizeof left, "%" PRId64,

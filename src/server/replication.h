@@ -17,9 +17,12 @@
  * once it follows; there commands that write are refused. Who was a client when the role changed is
  * dropped: a connection remembers the *term* in which it began.
  *
- * Where a lease is needed (server/lease.h) nobody becomes master without one: a virtual address may
- * come to a server that was just started and has nothing. A master whose lease is over stays
- * master, but is silent: clients are dropped and refused until it runs again.
+ * Where a lease is needed (server/lease.h) it has the last word. Nobody becomes master without one:
+ * a virtual address may come to a server that was just started and has nothing. A master whose
+ * lease is over stays master, but is silent: clients are dropped, and they and new slaves refused
+ * until it runs again. And while it runs a master that loses the address stays what it is: one that
+ * stood still, and goes on with an older claim to the address, takes it away for a moment, and who
+ * would follow it forgot what was acknowledged since.
  */
 #pragma once
 
@@ -58,9 +61,11 @@ struct fw_replication {
 
     /* Anyone's. */
     struct fw_lease lease;
-    _Atomic uint32_t wish;  /* enum fw_repl_role; AUTO: none. */
-    _Atomic uint32_t stage; /* enum fw_replication_stage; written by the thread that runs it. */
-    _Atomic uint32_t term;  /* Raised when clients must go. */
+    _Atomic uint32_t wish;   /* enum fw_repl_role; AUTO: none. */
+    atomic_bool has_address; /* The virtual one. */
+    atomic_bool is_ordered;  /* By a person or an agent; else it is the address that says so. */
+    _Atomic uint32_t stage;  /* enum fw_replication_stage; written by the thread that runs it. */
+    _Atomic uint32_t term;   /* Raised when clients must go. */
 
     /* Of the thread that runs the server. */
     struct fw_replication_door doors[FW_REPLICATION_DOORS_MAX];

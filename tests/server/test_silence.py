@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: a server that needs a lease answers nobody without one, and one that was stopped and goes on when the lease
-is over closes its clients instead of answering. It becomes master only with a lease.
+is over closes its clients instead of answering. It becomes master only with a lease, and admits no slaves without.
 Method: a server, its administration socket, and the clock of the machine. Where a lease has to end by itself the test
 waits for that time; if the machine is so slow that it ended before, the answer is the same."""
 
 import contextlib
+import re
 import signal
 import subprocess
 import time
@@ -104,13 +105,59 @@ def test_no_promotion_without_a_lease(fairway, path, lease):
     with served(fairway, path, "--repl-enable", "--repl-port", "0", "--repl-master", "127.0.0.1:1",
                 "--repl-retry", "10s") as server:
         assert subprocess.run([fairway, "admin", "--socket", path, "promote", "force"], check=False).returncode == 0
-
-        def role():
-            shown = subprocess.run([fairway, "admin", "--socket", path, "stats", "replication"], capture_output=True,
-                                   text=True, check=True).stdout
-            return next(line.split()[1] for line in shown.splitlines() if line.split()[:1] == ["role"])
-        assert role() == "slave" and is_refused(server)
+        assert role(fairway, path) == "slave" and is_refused(server)
         assert lease(now_ns() + HOUR_NS // 2) == ""
-        wait_for(lambda: role() == "master")
+        wait_for(lambda: role(fairway, path) == "master")
         with server.connect() as client:
             client.set(b"a", b"1")
+
+
+def role(fairway, path):
+    shown = subprocess.run([fairway, "admin", "--socket", path, "stats", "replication"], capture_output=True, text=True,
+                           check=True).stdout
+    return next(line.split()[1] for line in shown.splitlines() if line.split()[:1] == ["role"])
+
+
+def test_slaves_are_refused_without_a_lease(fairway, path, lease):
+    """Who follows a master forgets what it had: not for one that may have been replaced."""
+    with served(fairway, path, "--repl-enable", "--repl-port", "0") as server:
+        address = re.search(r"replication on (\S+)", server.read_log())[1]
+        with Served(fairway, "--repl-enable", "--repl-port", "0", "--repl-master", address, "--repl-retry", "10ms",
+                    "--repl-serve-reads") as slave:
+            def is_following():
+                with slave.connect() as client:
+                    client.send(b"stats replication\r\n")
+                    rows = iter(client.line, b"END\r\n")
+                    return b"STAT link streaming\r\n" in list(rows)
+            while "refused a slave" not in server.process.stderr.readline():
+                pass
+            assert not is_following()
+            assert lease(now_ns() + HOUR_NS // 2) == ""
+            wait_for(is_following)
+
+
+@pytest.mark.needs("user-namespaces")
+def test_lease_outranks_the_address(fairway, path, lease, tmp_path):
+    program = tmp_path / "fairway"  # In a network of its own, which is the process's.
+    program.write_text(f"#!/bin/sh\nexec unshare -Urn sh -c 'PATH=$PATH:/sbin:/usr/sbin; ip link set lo up;"
+                       f" exec \"$@\"' sh {fairway} \"$@\"\n")
+    program.chmod(0o755)
+    with served(program, path, "--repl-enable", "--repl-virtual-address", "10.9.8.7", "--repl-retry", "10ms") as server:
+        def move(what):
+            subprocess.run(["nsenter", "-t", str(server.process.pid), "-U", "-n", "--preserve-credentials", "sh", "-c",
+                            f"PATH=$PATH:/sbin:/usr/sbin; ip address {what} 10.9.8.7/32 dev lo"], check=True)
+
+        def wait_for_line(text):
+            while text not in server.process.stderr.readline():
+                pass
+        assert role(fairway, path) == "slave"
+        move("add")
+        wait_for_line("the virtual address is here")
+        assert role(fairway, path) == "slave"  # Not without a lease.
+        assert lease(now_ns() + HOUR_NS // 2) == ""
+        wait_for(lambda: role(fairway, path) == "master")
+        move("delete")
+        wait_for_line("the virtual address is gone")
+        assert role(fairway, path) == "master"  # It may serve, whoever has the address for a moment.
+        assert lease("end") == ""
+        wait_for(lambda: role(fairway, path) == "slave")
