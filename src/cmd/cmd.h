@@ -57,6 +57,7 @@ void fw_command_print_help(const struct fw_command *command, FILE *out);
 extern const struct fw_command fw_cmd_admin;
 extern const struct fw_command fw_cmd_config;
 extern const struct fw_command fw_cmd_dump;
+extern const struct fw_command fw_cmd_ha_agent;
 extern const struct fw_command fw_cmd_help;
 extern const struct fw_command fw_cmd_load;
 extern const struct fw_command fw_cmd_log;

@@ -11,9 +11,9 @@
 #include "base/nearest.h"
 
 const struct fw_command *const fw_commands[] = {
-    &fw_cmd_serve,  &fw_cmd_stats, &fw_cmd_top,     &fw_cmd_admin, &fw_cmd_trace,
-    &fw_cmd_config, &fw_cmd_dump,  &fw_cmd_load,    &fw_cmd_ring,  &fw_cmd_volume,
-    &fw_cmd_log,    &fw_cmd_help,  &fw_cmd_version, NULL,
+    &fw_cmd_serve,    &fw_cmd_stats, &fw_cmd_top,  &fw_cmd_admin,   &fw_cmd_trace,
+    &fw_cmd_config,   &fw_cmd_dump,  &fw_cmd_load, &fw_cmd_ring,    &fw_cmd_volume,
+    &fw_cmd_ha_agent, &fw_cmd_log,   &fw_cmd_help, &fw_cmd_version, NULL,
 };
 
 enum fw_cmd_status fw_cmd_fail(enum fw_cmd_status status, const char *format, ...)

@@ -38,8 +38,9 @@ MODULES = {
     "volume": "base io log ring jobs",
     "cache": "base io log engine jobs epoch sched ring volume",
     "repl": "base io log engine jobs cache",
+    "ha": "base io log epoch",
     "server": "base io log engine jobs epoch sched ring volume cache repl",
-    "cmd": "base io log engine jobs epoch sched ring volume cache repl server http",
+    "cmd": "base io log engine jobs epoch sched ring volume cache repl ha server http",
 }
 
 # The public headers, and the module each belongs to. All may use api.h.
