@@ -49,20 +49,6 @@ static struct fw_option_table agent_table(struct fw_ha_config *config)
                                     .config = config};
 }
 
-static void agent_print_help(FILE *out)
-{
-    struct fw_ha_config config;
-    const struct fw_option_table table = agent_table(&config);
-    (void)fputs("usage: fairway ha-agent [OPTIONS]\n"
-                "\n"
-                "Runs beside a server on each node of a Corosync cluster: lets the server answer\n"
-                "while a quorum agrees that it is the master, and tells keepalived whether the\n"
-                "virtual address may come to this node. See docs/high-availability.md.\n"
-                "\n",
-                out);
-    fw_options_print_help(&table, 1, out);
-}
-
 static enum fw_cmd_status agent_with(void *context, const struct fw_option_list *words)
 {
     const struct fw_ha_config *config = context;
@@ -92,6 +78,11 @@ static enum fw_cmd_status agent_run(int count, char **arguments)
 const struct fw_command fw_cmd_ha_agent = {
     .name = "ha-agent",
     .summary = "let the server of this node serve while a quorum agrees",
+    .usage = "ha-agent [OPTIONS]",
+    .about = "Runs beside a server on each node of a Corosync cluster: lets the server answer\n"
+             "while a quorum agrees that it is the master, and tells keepalived whether the\n"
+             "virtual address may come to this node. See docs/high-availability.md.",
+    .options = agent_options,
+    .option_count = FW_ARRAY_LENGTH(agent_options),
     .run = agent_run,
-    .print_help = agent_print_help,
 };
