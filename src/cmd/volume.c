@@ -60,6 +60,8 @@ static const struct fw_option volume_options[] = {
                      .help = "adopt: where to keep LVM's metadata; empty is LVM's archive"),
     FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
                      .help = "attach: serve volumes by NBD on this socket"),
+    FW_OPTION_STRING(struct fw_cmd_volume, dm, .name = "dm", .default_text = "",
+                     .help = "attach: also make a device of device-mapper of this name"),
     FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",
                      .help = "attach: as whom this host is connected; empty is its own name"),
     FW_OPTION_STRING(struct fw_cmd_volume, plugin, .name = "plugin", .default_text = "fairway",
@@ -438,7 +440,7 @@ static const struct action {
      .summary = "serve volumes by --nbd, this one too, and be the host's agent",
      .run = fw_cmd_volume_attach},
     {.name = "detach",
-     .summary = "end what serves on the socket PATH",
+     .summary = "end what serves on the socket PATH; or remove /dev/mapper/NAME",
      .run = fw_cmd_volume_detach},
 };
 

@@ -7,9 +7,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "cmd/cmd.h"
 #include "volume/store.h"
+
+#define FW_CMD_VOLUME_MAPPER "/dev/mapper/"
 
 struct fw_cmd_volume {
     uint64_t size;
@@ -26,6 +29,7 @@ struct fw_cmd_volume {
     bool json;
     bool commands;
     const char *nbd;
+    const char *dm;
     const char *backup;
     const char *host;
     const char *plugin;
@@ -47,6 +51,27 @@ enum fw_cmd_status fw_cmd_volume_look(const struct fw_cmd_volume *config,
 enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config);
 enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config);
 
-/* volume_attach.c. The path of detach is the socket's. */
+/*
+ * volume_run.c. Calls `step` again and again, until SIGTERM or SIGINT came, or it returns what is
+ * not 0. Before the first thread is made: prepare, so that no signal is missed.
+ */
+void fw_cmd_volume_run_prepare(void);
+int fw_cmd_volume_run(int64_t interval_ns, int (*step)(void *what, struct fw_ring_reason *reason),
+                      void *what, struct fw_ring_reason *reason);
+
+/* volume_attach.c. The path of detach is the socket's, or that of device-mapper's device. */
 enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config);
 enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config);
+
+/* Lets an nbdkit serve on the socket of the options, if none does. */
+enum fw_cmd_status fw_cmd_volume_serve(const struct fw_cmd_volume *config);
+
+/* The process that serves on a socket; 0: none. */
+pid_t fw_cmd_volume_server(const char *socket);
+
+/* Ends a process, by force if it does not by itself. 0 or a negative errno. */
+FW_MUST_CHECK int fw_cmd_volume_end(pid_t process, int64_t patience_ns);
+
+/* volume_dm.c. On success attach goes on as the process that keeps the table up to date. */
+enum fw_cmd_status fw_cmd_volume_dm_attach(const struct fw_cmd_volume *config);
+enum fw_cmd_status fw_cmd_volume_dm_detach(const struct fw_cmd_volume *config);

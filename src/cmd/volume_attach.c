@@ -175,14 +175,19 @@ static enum fw_cmd_status serve_also(const struct served *served, pid_t process)
     return status;
 }
 
-enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
+pid_t fw_cmd_volume_server(const char *socket)
+{
+    struct beside beside;
+    beside_make(&beside, socket);
+    pid_t process = pid_read(beside.pid);
+    return process != 0 && fw_spawn_is_alive(process) ? process : 0;
+}
+
+enum fw_cmd_status fw_cmd_volume_serve(const struct fw_cmd_volume *config)
 {
     struct served served = {.config = config};
     struct fw_file_lock lock;
     struct fw_reason reason;
-    if (config->nbd[0] == '\0') {
-        return fw_cmd_fail(FW_CMD_USAGE, "attach needs --nbd SOCKET");
-    }
     beside_make(&served.beside, config->nbd);
     if (config->host[0] != '\0') {
         (void)snprintf(served.host, sizeof served.host, "%s", config->host);
@@ -194,28 +199,31 @@ enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
     if (fw_file_lock_wait(&lock, served.beside.lock, &reason) != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
     }
-    pid_t process = pid_read(served.beside.pid);
-    bool is_served = process != 0 && fw_spawn_is_alive(process);
-    enum fw_cmd_status status = is_served ? serve_also(&served, process) : serve_begin(&served);
+    pid_t process = fw_cmd_volume_server(config->nbd);
+    enum fw_cmd_status status = process != 0 ? serve_also(&served, process) : serve_begin(&served);
     fw_file_lock_release(&lock);
+    return status;
+}
+
+enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
+{
+    if (config->nbd[0] == '\0') {
+        return fw_cmd_fail(FW_CMD_USAGE, "attach needs --nbd SOCKET");
+    }
+    enum fw_cmd_status status = fw_cmd_volume_serve(config);
+    if (status == FW_CMD_OK && config->dm[0] != '\0') {
+        return fw_cmd_volume_dm_attach(config);
+    }
     if (status == FW_CMD_OK) {
         (void)printf("nbd+unix:///%s?socket=%s\n", config->name, config->nbd);
     }
     return status;
 }
 
-enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
+int fw_cmd_volume_end(pid_t process, int64_t patience_ns)
 {
-    struct beside beside;
     struct fw_parker parker;
     fw_parker_init(&parker);
-    beside_make(&beside, config->path);
-    pid_t process = pid_read(beside.pid);
-    if (process == 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s: there is no %s; is it attached?", config->path,
-                           beside.pid);
-    }
-    int64_t patience_ns = config->wait_ns > 0 ? config->wait_ns : INT64_C(10) * FW_NS_PER_S;
     int64_t deadline_ns = fw_clock_now_ns() + patience_ns;
     int rc = fw_spawn_signal(process, SIGTERM);
     while (rc == 0 && fw_spawn_is_alive(process)) {
@@ -225,7 +233,24 @@ enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
         }
         (void)fw_park_for(&parker, (int64_t)LOOK_MS * FW_NS_PER_MS);
     }
-    if (rc != 0 && rc != -ESRCH) {
+    return rc == -ESRCH ? 0 : rc;
+}
+
+enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
+{
+    struct beside beside;
+    if (strncmp(config->path, FW_CMD_VOLUME_MAPPER, strlen(FW_CMD_VOLUME_MAPPER)) == 0) {
+        return fw_cmd_volume_dm_detach(config);
+    }
+    beside_make(&beside, config->path);
+    pid_t process = pid_read(beside.pid);
+    if (process == 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s: there is no %s; is it attached?", config->path,
+                           beside.pid);
+    }
+    int rc = fw_cmd_volume_end(process,
+                               config->wait_ns > 0 ? config->wait_ns : INT64_C(10) * FW_NS_PER_S);
+    if (rc != 0) {
         struct fw_reason reason;
         (void)fw_reason_errno(&reason, rc, "cannot end process %d", (int)process);
         return fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, reason.text);

@@ -44,9 +44,13 @@ static void on_closed(struct fw_signals *signals)
 static const struct fw_signal_event events[] = {{.number = SIGTERM, .received = on_signal},
                                                 {.number = SIGINT, .received = on_signal}};
 
-/* Calls `step` again and again. Returns 0 when a signal came, or what the step returned. */
-static int run_until_signal(int64_t interval_ns, int (*step)(void *what, struct fw_ring_reason *),
-                            void *what, struct fw_ring_reason *reason)
+void fw_cmd_volume_run_prepare(void)
+{
+    fw_signals_block(events, FW_ARRAY_LENGTH(events));
+}
+
+int fw_cmd_volume_run(int64_t interval_ns, int (*step)(void *what, struct fw_ring_reason *),
+                      void *what, struct fw_ring_reason *reason)
 {
     struct fw_reactor *reactor;
     struct runner runner = {.is_over = false};
@@ -102,7 +106,7 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
                                                       .quiet_ns = config->quiet_ns};
     struct fw_volume_manager *manager;
     struct fw_ring_reason reason = {.text = ""};
-    fw_signals_block(events, FW_ARRAY_LENGTH(events));
+    fw_cmd_volume_run_prepare();
     struct fw_parker parker;
     fw_parker_init(&parker);
     int64_t deadline_ns = fw_clock_now_ns() + COMMAND_S * (int64_t)FW_NS_PER_S;
@@ -116,7 +120,7 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
         return failed(config, &reason);
     }
     tell_ready("managing");
-    rc = run_until_signal(config->interval_ns, manager_step, manager, &reason);
+    rc = fw_cmd_volume_run(config->interval_ns, manager_step, manager, &reason);
     if (rc == -ESHUTDOWN) { /* That is an orderly end too. */
         tell_ready(reason.text);
         rc = 0;
@@ -277,7 +281,7 @@ enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config)
     struct fw_volume_agent *agent;
     struct fw_ring_reason reason = {.text = ""};
     if (!config->commands) {
-        fw_signals_block(events, FW_ARRAY_LENGTH(events));
+        fw_cmd_volume_run_prepare();
     }
     int rc = fw_volume_agent_open(&agent, &options, &reason);
     if (rc != 0) {
@@ -289,7 +293,7 @@ enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config)
         status = script_run(&script);
     } else {
         tell_ready("serving");
-        rc = run_until_signal(config->interval_ns, agent_step, agent, &reason);
+        rc = fw_cmd_volume_run(config->interval_ns, agent_step, agent, &reason);
         if (rc == -ESHUTDOWN) { /* That is an orderly end too. */
             tell_ready(reason.text);
         } else if (rc != 0) {

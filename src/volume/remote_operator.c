@@ -21,6 +21,7 @@ static int part_attach(struct fw_volume_manager *manager, enum fw_volume_part wh
     bool is_commands = which == FW_VOLUME_PART_COMMANDS;
     const struct fw_ring_options options = {.role =
                                                 is_commands ? FW_RING_CONSUMER : FW_RING_PRODUCER,
+                                            .flags = FW_RING_ALONE, /* We hold the lease. */
                                             .queue = is_commands ? "commands" : "answers",
                                             .client = "manager"};
     int rc = manager->store->ops->part(manager->store, which, 0, part, reason);

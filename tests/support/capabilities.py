@@ -207,6 +207,18 @@ def memory_policy():
     return None
 
 
+def virtual_machine():
+    """What tests/volume/machine.py starts: Debian's kernel under qemu, which need not have KVM for it."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    programs = ("qemu-system-x86_64", "busybox", "dmsetup", "mke2fs", "e2fsck")
+    missing = [name for name in programs if shutil.which(name, path=path) is None]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    kernels = [image for image in pathlib.Path("/boot").glob("vmlinuz-*") if os.access(image, os.R_OK) and
+               pathlib.Path("/lib/modules", image.name.removeprefix("vmlinuz-"), "modules.dep").exists()]
+    return None if kernels and os.uname().machine == "x86_64" else "there is no kernel of Debian's in /boot"
+
+
 def writable_root_folder():
     return None if os.access("/", os.W_OK) else "the root folder is not writable"
 
@@ -258,6 +270,7 @@ PROBES = {
     "two-cpus": two_cpus,
     "unprivileged": unprivileged,
     "user-namespaces": user_namespaces,
+    "virtual-machine": virtual_machine,
     "writable-root-folder": writable_root_folder,
 }
 

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "io/nbd.h"
+
+#include <errno.h>
+#include <linux/genetlink.h>
+#include <linux/nbd-netlink.h>
+#include <linux/nbd.h>
+#include <linux/netlink.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+
+static const size_t ATTRIBUTE_HEADER = sizeof(struct nlattr);
+
+enum {
+    GREETING_SIZE = 18, /* Two magic words and the server's flags. */
+    ANSWER_SIZE = 10,   /* To the name of an export: its size and flags. */
+    NAME_MAX_BYTES = 255,
+    OPTION_EXPORT_NAME = 1,
+    NO_ZEROES = 2, /* Both sides: the answer has no 124 zero bytes. */
+    FIXED_NEWSTYLE = 1,
+    MESSAGE_SIZE = 1024,
+    BLOCK_SIZE = 4096,
+};
+
+static const uint64_t PATIENCE_S = UINT64_C(365) * 86400; /* Without a connection. */
+static const char magic_option[] = "IHAVEOPT";
+
+/* ---- the server ---- */
+
+static int bytes_send(int connection, const void *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t sent = send(connection, (const char *)bytes + done, size - done, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR) {
+            return -errno;
+        }
+        done += sent > 0 ? (size_t)sent : 0;
+    }
+    return 0;
+}
+
+static int bytes_receive(int connection, void *bytes, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t got = recv(connection, (char *)bytes + done, size - done, 0);
+        if (got == 0) {
+            return -ECONNRESET; /* That is how a server says that there is no such export. */
+        }
+        if (got < 0 && errno != EINTR) {
+            return -errno;
+        }
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return 0;
+}
+
+static uint64_t big_endian(const uint8_t *bytes, size_t size)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < size; i++) {
+        value = value << 8 | bytes[i];
+    }
+    return value;
+}
+
+static int export_ask(int connection, const char *name, uint64_t *size)
+{
+    uint8_t greeting[GREETING_SIZE];
+    uint8_t answer[ANSWER_SIZE];
+    uint8_t request[4 + 16 + NAME_MAX_BYTES] = {0};
+    size_t length = strlen(name);
+    int rc = bytes_receive(connection, greeting, sizeof greeting);
+    if (rc != 0) {
+        return rc;
+    }
+    uint64_t flags = big_endian(greeting + 16, 2);
+    if (memcmp(greeting, "NBDMAGIC", 8) != 0 || memcmp(greeting + 8, magic_option, 8) != 0 ||
+        (flags & NO_ZEROES) == 0 || length > NAME_MAX_BYTES) {
+        return -EPROTO;
+    }
+    request[3] = FIXED_NEWSTYLE | NO_ZEROES;
+    memcpy(request + 4, magic_option, 8);
+    request[15] = OPTION_EXPORT_NAME;
+    request[19] = (uint8_t)length;
+    memcpy(request + 20, name, length);
+    rc = bytes_send(connection, request, 20 + length);
+    if (rc == 0) {
+        rc = bytes_receive(connection, answer, sizeof answer);
+    }
+    *size = big_endian(answer, 8);
+    return rc;
+}
+
+int fw_nbd_connect(const char *socket_path, const char *export_name, int *connection,
+                   uint64_t *size, struct fw_reason *reason)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(socket_path) >= sizeof address.sun_path) {
+        return fw_reason_set(reason, -ENAMETOOLONG, "the name of a socket has at most %zu bytes",
+                             sizeof address.sun_path - 1);
+    }
+    memcpy(address.sun_path, socket_path, strlen(socket_path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int rc =
+        fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? 0 : -errno;
+    if (rc == 0) {
+        rc = export_ask(fd, export_name, size);
+    }
+    if (rc != 0) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return fw_reason_errno(reason, rc, "cannot get '%.80s' by NBD from %.120s", export_name,
+                               socket_path);
+    }
+    *connection = fd;
+    return 0;
+}
+
+/* ---- the kernel: generic netlink ---- */
+
+static size_t aligned(size_t size)
+{
+    return (size + NLA_ALIGNTO - 1) / NLA_ALIGNTO * NLA_ALIGNTO;
+}
+
+struct message {
+    uint8_t bytes[MESSAGE_SIZE] __attribute__((aligned(NLMSG_ALIGNTO)));
+    size_t size;
+};
+
+static void message_init(struct message *message, uint16_t family, uint8_t command)
+{
+    const struct genlmsghdr command_header = {.cmd = command, .version = 1};
+    const struct nlmsghdr header = {
+        .nlmsg_type = family, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK, .nlmsg_seq = 1};
+    memset(message, 0, sizeof *message);
+    memcpy(message->bytes, &header, sizeof header);
+    memcpy(message->bytes + NLMSG_HDRLEN, &command_header, sizeof command_header);
+    message->size = NLMSG_HDRLEN + GENL_HDRLEN;
+}
+
+/* Returns where it begins, for one that is nested and ended later. */
+static size_t attribute_add(struct message *message, uint16_t type, const void *value, size_t size)
+{
+    size_t at = message->size;
+    const struct nlattr attribute = {.nla_len = (uint16_t)(ATTRIBUTE_HEADER + size),
+                                     .nla_type = type};
+    FW_ASSERT(at + ATTRIBUTE_HEADER + aligned(size) <= MESSAGE_SIZE);
+    memcpy(message->bytes + at, &attribute, sizeof attribute);
+    if (size > 0) {
+        memcpy(message->bytes + at + ATTRIBUTE_HEADER, value, size);
+    }
+    message->size += ATTRIBUTE_HEADER + aligned(size);
+    return at;
+}
+
+static void attribute_end(struct message *message, size_t at)
+{
+    uint16_t length = (uint16_t)(message->size - at);
+    memcpy(message->bytes + at + offsetof(struct nlattr, nla_len), &length, sizeof length);
+}
+
+static void number_add(struct message *message, uint16_t type, uint64_t value)
+{
+    (void)attribute_add(message, type, &value, sizeof value);
+}
+
+static void socket_add(struct message *message, int connection)
+{
+    uint32_t number = (uint32_t)connection;
+    size_t list = attribute_add(message, NBD_ATTR_SOCKETS | NLA_F_NESTED, NULL, 0);
+    size_t item = attribute_add(message, NBD_SOCK_ITEM | NLA_F_NESTED, NULL, 0);
+    (void)attribute_add(message, NBD_SOCK_FD, &number, sizeof number);
+    attribute_end(message, item);
+    attribute_end(message, list);
+}
+
+/* The first `size` bytes of an attribute of an answer. */
+static bool attribute_find(const uint8_t *bytes, size_t length, uint16_t type, void *value,
+                           size_t size)
+{
+    size_t at = NLMSG_HDRLEN + GENL_HDRLEN;
+    while (at + ATTRIBUTE_HEADER <= length) {
+        struct nlattr attribute;
+        memcpy(&attribute, bytes + at, sizeof attribute);
+        if (attribute.nla_len < ATTRIBUTE_HEADER || attribute.nla_len > length - at) {
+            return false;
+        }
+        if ((attribute.nla_type & NLA_TYPE_MASK) == type &&
+            attribute.nla_len >= ATTRIBUTE_HEADER + size) {
+            memcpy(value, bytes + at + ATTRIBUTE_HEADER, size);
+            return true;
+        }
+        at += aligned(attribute.nla_len);
+    }
+    return false;
+}
+
+/* Reads until the kernel says that it is done; an attribute of what it said before, if wanted. */
+static int answer_read(int netlink, uint16_t type, void *value, size_t size)
+{
+    for (;;) {
+        uint8_t bytes[MESSAGE_SIZE * 4] __attribute__((aligned(NLMSG_ALIGNTO)));
+        ssize_t got = recv(netlink, bytes, sizeof bytes, 0);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        struct nlmsghdr header;
+        for (size_t at = 0; got > 0 && at + sizeof header <= (size_t)got;) {
+            memcpy(&header, bytes + at, sizeof header);
+            if (header.nlmsg_len < sizeof header || header.nlmsg_len > (size_t)got - at) {
+                return -EPROTO;
+            }
+            if (header.nlmsg_type == NLMSG_ERROR) { /* Or that there was none. */
+                int error = -EPROTO;
+                if (header.nlmsg_len >= NLMSG_HDRLEN + sizeof error) {
+                    memcpy(&error, bytes + at + NLMSG_HDRLEN, sizeof error);
+                }
+                return error;
+            }
+            (void)attribute_find(bytes + at, header.nlmsg_len, type, value, size);
+            at += NLMSG_ALIGN(header.nlmsg_len);
+        }
+        if (got <= 0) {
+            return got < 0 ? -errno : -EPROTO;
+        }
+    }
+}
+
+static int message_ask(int netlink, struct message *message, uint16_t type, void *value,
+                       size_t size)
+{
+    uint32_t length = (uint32_t)message->size;
+    memcpy(message->bytes + offsetof(struct nlmsghdr, nlmsg_len), &length, sizeof length);
+    if (send(netlink, message->bytes, message->size, 0) < 0) {
+        return -errno;
+    }
+    return answer_read(netlink, type, value, size);
+}
+
+/* Opens netlink and finds the number by which the module is spoken to today. */
+static int netlink_open(int *made, uint16_t *family, struct fw_reason *reason)
+{
+    struct message message;
+    int netlink = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
+    if (netlink < 0) {
+        return fw_reason_errno(reason, -errno, "cannot speak with the kernel");
+    }
+    message_init(&message, GENL_ID_CTRL, CTRL_CMD_GETFAMILY);
+    (void)attribute_add(&message, CTRL_ATTR_FAMILY_NAME, NBD_GENL_FAMILY_NAME,
+                        sizeof NBD_GENL_FAMILY_NAME);
+    *family = 0;
+    int rc = message_ask(netlink, &message, CTRL_ATTR_FAMILY_ID, family, sizeof *family);
+    if (rc == 0 && *family != 0) {
+        *made = netlink;
+        return 0;
+    }
+    (void)close(netlink);
+    return fw_reason_set(reason, rc != 0 ? rc : -ENOENT,
+                         "the kernel has no NBD; 'modprobe nbd' may load it");
+}
+
+int fw_nbd_attach(int connection, uint64_t size, uint32_t *device, struct fw_reason *reason)
+{
+    struct message message;
+    uint16_t family;
+    int netlink;
+    int rc = netlink_open(&netlink, &family, reason);
+    if (rc == 0) {
+        message_init(&message, family, NBD_CMD_CONNECT);
+        number_add(&message, NBD_ATTR_SIZE_BYTES, size);
+        number_add(&message, NBD_ATTR_BLOCK_SIZE_BYTES, BLOCK_SIZE);
+        number_add(&message, NBD_ATTR_SERVER_FLAGS,
+                   NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA);
+        number_add(&message, NBD_ATTR_DEAD_CONN_TIMEOUT, PATIENCE_S);
+        socket_add(&message, connection);
+        rc = message_ask(netlink, &message, NBD_ATTR_INDEX, device, sizeof *device);
+        (void)close(netlink);
+        if (rc != 0) {
+            (void)fw_reason_errno(reason, rc, "the kernel takes no connection by NBD");
+        }
+    }
+    (void)close(connection);
+    return rc;
+}
+
+/* A request about a device, with or without another connection. */
+static int device_ask(uint32_t device, uint8_t command, int connection, struct fw_reason *reason)
+{
+    struct message message;
+    uint16_t family;
+    int netlink;
+    int rc = netlink_open(&netlink, &family, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    message_init(&message, family, command);
+    (void)attribute_add(&message, NBD_ATTR_INDEX, &device, sizeof device);
+    if (connection >= 0) {
+        number_add(&message, NBD_ATTR_DEAD_CONN_TIMEOUT, PATIENCE_S);
+        socket_add(&message, connection);
+    }
+    uint32_t nothing;
+    rc = message_ask(netlink, &message, NBD_ATTR_INDEX, &nothing, sizeof nothing);
+    (void)close(netlink);
+    return rc == 0 ? 0 : fw_reason_errno(reason, rc, "/dev/nbd%u", device);
+}
+
+int fw_nbd_reattach(int connection, uint32_t device, struct fw_reason *reason)
+{
+    int rc = device_ask(device, NBD_CMD_RECONFIGURE, connection, reason);
+    (void)close(connection);
+    return rc;
+}
+
+int fw_nbd_detach(uint32_t device, struct fw_reason *reason)
+{
+    return device_ask(device, NBD_CMD_DISCONNECT, -1, reason);
+}
