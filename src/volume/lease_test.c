@@ -392,9 +392,14 @@ static void test_manager_sleeps(void **state)
     assert_int_equal(fw_disk_run(manager->leased, &op, &told), -ESTALE);
     assert_int_equal(disk->bytes[0], byte);
     VOLUME_OK(fw_volume_manager_step(manager, why)); /* Nobody came: it goes on. */
+    /* So it is before a record of the log, before metadata, and at the end. */
+    pass_ms(HOLD_MS);
     VOLUME_OK(fw_volume_manager_create(manager, "web", 4, why));
+    pass_ms(HOLD_MS);
+    VOLUME_OK(fw_volume_manager_flush(manager, why));
+    pass_ms(HOLD_MS);
+    VOLUME_OK(fw_volume_manager_close(manager, why));
     free(block);
-    fw_volume_manager_drop(manager);
     fw_disk_close(&disk->disk);
 }
 

@@ -7,6 +7,7 @@ Method: a volume group on a loop device; what `fairway volume dump` says is comp
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import threading
 
@@ -114,6 +115,10 @@ def group(fairway, device):
     group = VolumeGroup(fairway, device)
     group.make()
     yield group
+    group.lvm("vgck", group.name)
+    if group.run("check", group.path).returncode == OK:  # Else it is LVM's alone, again or still.
+        group.do("flush", group.path)
+        group.agree()
     group.lvm("vgremove", "-qq", "-f", group.name)
 
 
@@ -175,6 +180,45 @@ def test_back_to_lvm(group, tmp_path):
     assert done.returncode == FAILED and b"has not been adopted" in done.stderr
     group.create("more", 100)
     assert not set(group.segments()["more"].values()) & set(found["web"].values())
+
+
+@pytest.mark.needs("nbdkit")
+def test_attached_and_killed(group, tmp_path):
+    """Two hosts that write by NBD, and the manager and one of them are killed; LVM's tools agree after that."""
+    plugin = pathlib.Path(os.environ["FAIRWAY_BUILD"]) / "src/volume/nbdkit-fairway-plugin.so"
+    group.adopt(tmp_path / "before.vg")
+    for host, volume in (("one", "web"), ("two", "mail")):
+        group.do("connect", group.path, host)
+        group.do("create", "--extents", "20", group.path, volume)
+
+    def attach(host, volume):
+        return group.do("attach", "--nbd", tmp_path / host, "--host", host, "--plugin", plugin, group.path,
+                        volume).decode().strip()
+
+    def write(uri, byte, *extents):
+        words = [word for n in extents for word in ("-c", f"write -P {byte} {n * EXTENT} {EXTENT}")]
+        subprocess.run(["qemu-io", "-f", "raw", *words, "-c", "flush", uri], check=True, timeout=120,
+                       capture_output=True)
+
+    manager = group.manager()
+    try:
+        write(attach("one", "web"), 1, 0, 1, 5)
+        write(attach("two", "mail"), 2, 3, 9)
+        manager.kill()
+        os.kill(int((tmp_path / "one.pid").read_text()), signal.SIGKILL)
+        manager = group.manager()
+        group.do("detach", tmp_path / "one")
+        write(attach("one", "web"), 3, 7)
+    finally:
+        for host in ("one", "two"):
+            group.do("detach", tmp_path / host)
+        assert manager.end() == OK
+    found = group.agree()
+    assert sorted(found["web"]) == [0, 1, 5, 7] and sorted(found["mail"]) == [3, 9]
+    with open(group.path, "rb") as disk:
+        for volume, logical, byte in (("web", 5, 1), ("web", 7, 3), ("mail", 9, 2)):
+            disk.seek(group.start() + found[volume][logical] * EXTENT)
+            assert disk.read(EXTENT) == bytes([byte]) * EXTENT
 
 
 def test_beside_an_administrator(group, tmp_path):
