@@ -3,14 +3,11 @@
 each with its line; `config show` prints a configuration that means the same.
 Method: files with mistakes of every kind, given to both commands."""
 
-import os
 import subprocess
-import sys
 
 import pytest
 
-sys.path.append(os.path.join(os.path.dirname(__file__), os.pardir, "server"))
-from served import Served  # noqa: E402
+from served import Served
 
 OK, FAILED, USAGE = 0, 1, 64
 

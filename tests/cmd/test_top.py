@@ -6,18 +6,16 @@ names a file for the text of a picture."""
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 
 import pytest
 
 from screen import Terminal
-
-sys.path.append(os.path.join(os.path.dirname(__file__), os.pardir, "server"))
-from served import Served  # noqa: E402
+from served import Served, wait_for
 
 CONFIGURATION = """
 [server]
@@ -98,7 +96,7 @@ def test_small_terminals(top):
     """No line is too long and nothing scrolls: the screen itself would complain."""
     def fits(columns, lines):
         rows = top.screen.text().splitlines()
-        return len(rows) <= lines and all(len(row) <= columns for row in rows)
+        return 0 < len(rows) <= lines and all(len(row) <= columns for row in rows)
 
     for columns, lines in ((60, 24), (40, 12), (10, 3), (1, 1)):
         top.resize(columns, lines)
@@ -224,12 +222,48 @@ def test_in_a_pipe_one_follows_another(fairway, server, option):
         assert process.wait(60) in (-signal.SIGPIPE, 1)
 
 
-def test_replicas_are_shown(fairway):
-    with Served(fairway, "--repl-enable", "--repl-listen", "127.0.0.1:0", "-t", "1") as server:
-        shown = json.loads(run(fairway, "--once", "--json", "--interval", "100ms", "--server", server.addresses[0]).stdout)
-        assert shown["replication"]["role"] == "master" and shown["slaves"] == []
-        text = run(fairway, "--once", "--interval", "100ms", "--server", server.addresses[0]).stdout
-        assert "REPLICATION  master, no slave" in text
+def test_a_replica_comes_and_goes(fairway):
+    common = ("--repl-enable", "--repl-port", "0", "--repl-retry", "10ms", "-t", "1")
+    with Served(fairway, *common) as master:
+        address = master.addresses[0]
+        with Terminal(fairway, "top", "--server", address, "--interval", "100ms") as top:
+            top.wait(lambda screen: "REPLICATION  master, no slave" in screen.text())
+            door = re.search(r"replication on (\S+)", master.read_log())[1]
+            with Served(fairway, *common, "--repl-master", door, "--repl-serve-reads") as slave:
+                top.wait(lambda screen: " streaming " in screen.text())
+                assert "REPLICA  " in top.screen.text()
+                done = run(fairway, "--once", "--interval", "100ms", "--server", slave.addresses[0])
+                assert f"REPLICATION  slave of {door}, link streaming" in done.stdout
+            top.wait(lambda screen: "REPLICATION  master, no slave" in screen.text())
+
+
+def test_volumes_are_shown(fairway, tmp_path):
+    group = tmp_path / "group"
+    with open(group, "wb") as file:
+        file.truncate(64 << 20)
+    subprocess.run([fairway, "volume", "format", group], check=True, stdout=subprocess.DEVNULL)
+    with Served(fairway, "--volume-group", str(group), "--volume-manager", "--volume-interval", "1ms", "-t", "1") as server:
+        def volumes():
+            done = run(fairway, "--once", "--json", "--interval", "100ms", "--server", server.addresses[0])
+            return json.loads(done.stdout)["volumes"]
+        wait_for(lambda: volumes()["managers"] == 1)
+        assert volumes()["group"] == str(group)
+        done = run(fairway, "--once", "--interval", "100ms", "--server", server.addresses[0])
+        assert f"VOLUMES  of {group}, host -: managers 1, agents 0" in done.stdout
+
+
+def test_a_memcached_shows_what_it_has(fairway, tmp_path):
+    path = tmp_path / "socket"
+    with subprocess.Popen(["memcached", "-s", path, "-U", "0", "-u", "root"], stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(path.exists)
+            wait_for(lambda: run(fairway, "--once", "--interval", "100ms", "--server", f"unix:{path}").returncode == 0)
+            done = run(fairway, "--once", "--json", "--interval", "100ms", "--server", f"unix:{path}")
+            shown = json.loads(done.stdout)
+            assert shown["process"] == process.pid
+            assert shown["tenants"] == shown["lanes"] == []
+        finally:
+            process.terminate()
 
 
 def answer(listener, lines):

@@ -4,16 +4,13 @@ tracing that stays on, no half file.
 Method: a real server under load; the file is checked by the rules of the Trace Event Format."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 
 import pytest
 
-sys.path.append(os.path.join(os.path.dirname(__file__), os.pardir, "server"))
-from served import Client, Served, wait_for  # noqa: E402
+from served import Client, Served, wait_for
 
 PHASES = {"X", "b", "e", "n", "s", "f", "M"}
 
