@@ -42,31 +42,99 @@ static struct fw_option_table config_table(struct config_options *config)
 struct reading {
     struct fw_serve_settings settings;
     const char *path; /* NULL: none, just defaults. */
+    char *text;       /* What is in it; NULL: nothing was read. */
     size_t mistakes;
 };
 
 /* ---- check --------------------------------------------------------------------------------- */
 
-/* Where an option stands. */
+/* Where an option stands that a reason speaks of: as --long-name, or as [section NAME] name. */
 struct place {
-    const char *long_name; /* Not ended by zero; or NULL: by name and instance. */
+    const char *name; /* The long one, or the option's. Neither is ended by zero. */
     size_t length;
-    const char *instance;
-    const char *name;
-    unsigned line; /* 0: not in the file. */
+    const char *instance; /* NULL: of a plain section. */
+    size_t instance_length;
+    const struct fw_option *option; /* What was found, and in which line; 0: it is not there. */
+    unsigned line;
 };
+
+static bool is_text(const char *text, const char *begin, size_t length)
+{
+    return strlen(text) == length && memcmp(text, begin, length) == 0;
+}
 
 static void place_find(const struct fw_option_row *row, void *context)
 {
     struct place *place = context;
-    bool is_it =
-        place->long_name != NULL
-            ? row->instance == NULL && strlen(row->long_name) == place->length &&
-                  memcmp(row->long_name, place->long_name, place->length) == 0
-            : row->instance == place->instance && strcmp(row->option->name, place->name) == 0;
-    if (is_it && row->source == FW_OPTION_SOURCE_FILE) {
+    const char *name = place->instance != NULL ? row->option->name : row->long_name;
+    bool is_its = place->instance == NULL
+                      ? row->instance == NULL
+                      : row->instance != NULL &&
+                            is_text(row->instance, place->instance, place->instance_length);
+    if (is_its && is_text(name, place->name, place->length) &&
+        row->source == FW_OPTION_SOURCE_FILE) {
+        place->option = row->option;
         place->line = row->line;
     }
+}
+
+/* A line of the file without spaces around it; `*rest` then begins behind it. */
+static const char *line_next(const char **rest, size_t *length)
+{
+    const char *line = *rest + strspn(*rest, " \t");
+    size_t whole = strcspn(*rest, "\n");
+    *length = strcspn(line, "\r\n");
+    *rest += whole + ((*rest)[whole] == '\n');
+    return line;
+}
+
+/* Whether the line is "name = ..., item, ...", and the text speaks of one of the items. */
+static bool line_is_meant(const char *line, size_t length, const char *name, const char *text)
+{
+    const char *value = memchr(line, '=', length);
+    if (value == NULL || strncmp(line, name, strlen(name)) != 0) {
+        return false;
+    }
+    for (value++; value < line + length; value++) {
+        value += strspn(value, " \t\"");
+        size_t item = strcspn(value, ",\"\r\n");
+        if (item > 0 && memmem(text, strlen(text), value, item) != NULL) {
+            return true;
+        }
+        value += item;
+    }
+    return false;
+}
+
+/* Whether the line is the section's, [section] or [section NAME]. */
+static bool section_is_meant(const char *line, const struct place *place)
+{
+    static const char spaces[] = " \t", ends[] = " \t]\n";
+    const char *section = line + 1 + strspn(line + 1, spaces);
+    size_t length = strcspn(section, ends);
+    const char *instance = section + length + strspn(section + length, spaces);
+    size_t instance_length = strcspn(instance, ends);
+    return is_text(place->option->section, section, length) &&
+           instance_length == place->instance_length &&
+           (instance_length == 0 || memcmp(instance, place->instance, instance_length) == 0);
+}
+
+/* Of a list that is given in several lines the table knows the last only. */
+static unsigned line_of_item(const struct reading *reading, const struct place *place,
+                             const char *text)
+{
+    const char *rest = reading->text;
+    bool is_in = false;
+    for (unsigned number = 1; number <= place->line; number++) {
+        size_t length;
+        const char *line = line_next(&rest, &length);
+        if (line[0] == '[') {
+            is_in = section_is_meant(line, place);
+        } else if (is_in && line_is_meant(line, length, place->option->name, text)) {
+            return number;
+        }
+    }
+    return place->line;
 }
 
 /* What the parser says has file and line already. */
@@ -87,17 +155,38 @@ static void mistake_at(struct reading *reading, unsigned line, const char *text)
     }
 }
 
+/* "[tenant web] match = ...": the option of a named section, if the text begins so. */
+static bool place_of_section(struct place *place, const char *text)
+{
+    const char *space = text[0] == '[' ? strchr(text, ' ') : NULL;
+    const char *end = space != NULL ? strstr(space, "] ") : NULL;
+    if (end == NULL) {
+        return false;
+    }
+    place->instance = space + 1;
+    place->instance_length = (size_t)(end - place->instance);
+    place->name = end + 2;
+    place->length = strcspn(place->name, " ");
+    return true;
+}
+
 /* The line is that of the first option in the text that the file has. */
 static void mistake_tell(void *context, const struct fw_reason *reason)
 {
     struct reading *reading = context;
     struct place place = {.line = 0};
     const char *rest = reason->text;
+    if (place_of_section(&place, rest)) {
+        fw_options_list(&reading->settings.options, place_find, &place);
+    }
     while (place.line == 0 && (rest = strstr(rest, "--")) != NULL) {
         rest += 2;
-        place.long_name = rest;
-        place.length = strspn(rest, "abcdefghijklmnopqrstuvwxyz0123456789-");
+        place = (struct place){.name = rest,
+                               .length = strspn(rest, "abcdefghijklmnopqrstuvwxyz0123456789-")};
         fw_options_list(&reading->settings.options, place_find, &place);
+    }
+    if (place.line > 0 && place.option->type == FW_OPTION_TYPE_LIST) {
+        place.line = line_of_item(reading, &place, reason->text);
     }
     mistake_at(reading, place.line, reason->text);
 }
@@ -110,9 +199,7 @@ static void tenants_check(struct reading *reading)
         for (size_t j = 0; j < section->match.count; j++) {
             struct fw_reason reason;
             if (fw_tenant_section_check(section, j, &reason) != 0) {
-                struct place place = {.instance = section->due.name, .name = "match"};
-                fw_options_list(&reading->settings.options, place_find, &place);
-                mistake_at(reading, place.line, reason.text);
+                mistake_tell(reading, &reason);
             }
         }
     }
@@ -142,6 +229,7 @@ static void reading_check(struct reading *reading)
     if (reading->settings.server->sasl_file == NULL) {
         reading->settings.server->sasl_file = fw_process_variable("MEMCACHED_SASL_PWDB");
     }
+    reading->settings.server->tenants = reading->settings.tenants;
     tenants_check(reading);
     http_check(reading);
     if (fw_log_check(reading->settings.log, &reason) != 0) {
@@ -217,21 +305,23 @@ static void row_show(const struct fw_option_row *row, void *context)
 /* Reads the file, telling mistakes. 0, or a negative errno with the reason: it cannot be read. */
 static int reading_begin(struct reading *reading, struct fw_reason *reason)
 {
-    char *text = NULL;
     size_t length = 0;
     int rc = reading->path != NULL
-                 ? fw_file_read(reading->path, FW_OPTION_FILE_MAX, &text, &length, reason)
+                 ? fw_file_read(reading->path, FW_OPTION_FILE_MAX, &reading->text, &length, reason)
                  : 0;
+    if (rc == 0) {
+        rc = fw_serve_settings_init(&reading->settings, reason);
+    }
     if (rc != 0) {
+        free(reading->text);
         return rc;
     }
-    rc = fw_serve_settings_init(&reading->settings, reason);
-    if (rc == 0 && text != NULL) {
-        const struct fw_option_file file = {.name = reading->path, .text = text, .length = length};
+    if (reading->text != NULL) {
+        const struct fw_option_file file = {
+            .name = reading->path, .text = reading->text, .length = length};
         (void)fw_options_check_file(&reading->settings.options, &file, mistake_print, reading);
     }
-    free(text);
-    return rc;
+    return 0;
 }
 
 static enum fw_cmd_status config_check(struct reading *reading)
@@ -285,6 +375,7 @@ static enum fw_cmd_status config_with(void *context, const struct fw_option_list
     enum fw_cmd_status status =
         is_check ? config_check(&reading) : config_show(&reading, config->is_brief);
     fw_serve_settings_fini(&reading.settings);
+    free(reading.text);
     return status;
 }
 

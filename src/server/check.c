@@ -137,6 +137,9 @@ static void relations_check(const struct check *check)
     if (config->repl.is_enabled) {
         tell_if(check, fw_replication_check(&config->repl, &reason), &reason);
     }
+    if (config->tenants != NULL) {
+        tell_if(check, fw_tenancy_check_slaves(config->tenants, &config->repl, &reason), &reason);
+    }
 }
 
 void fw_server_check(const struct fw_server_config *config, bool is_complete, fw_server_tell tell,

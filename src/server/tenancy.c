@@ -99,9 +99,8 @@ static int ruling_set_slaves(struct fw_ruling *ruling, const struct fw_tenant_se
     return 0;
 }
 
-/* What it asks for is possible. */
-static int slaves_check(const struct fw_tenant_sections *sections,
-                        const struct fw_repl_config *config, struct fw_reason *reason)
+int fw_tenancy_check_slaves(const struct fw_tenant_sections *sections,
+                            const struct fw_repl_config *config, struct fw_reason *reason)
 {
     uint64_t slaves_max = config->is_enabled ? config->slaves : 0;
     if (config->ack > slaves_max) {
@@ -126,7 +125,7 @@ static int ruling_create(struct fw_ruling **made, const struct fw_tenant_section
                          const struct fw_server *server, struct fw_reason *reason)
 {
     struct fw_tenants *tenants = server->tenants;
-    int rc = slaves_check(sections, &server->config.repl, reason);
+    int rc = fw_tenancy_check_slaves(sections, &server->config.repl, reason);
     if (rc != 0) {
         return rc;
     }

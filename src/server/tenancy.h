@@ -30,6 +30,7 @@
 #include "sched/rules.h"
 #include "sched/tenant_options.h"
 
+struct fw_repl_config;
 struct fw_server;
 struct fw_server_core;
 
@@ -43,6 +44,11 @@ struct fw_ruling {
     uint32_t tenant_count;
     bool has_slaves; /* Any of them is not 0. */
 };
+
+/* Whether there may be as many slaves as changes wait for. 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_tenancy_check_slaves(const struct fw_tenant_sections *sections,
+                                          const struct fw_repl_config *config,
+                                          struct fw_reason *reason);
 
 /* Makes the tenants and the first ruling of server->config. */
 FW_MUST_CHECK int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason);

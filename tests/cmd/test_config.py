@@ -109,6 +109,13 @@ WRONG = [
     ("[repl]\nenable = yes\nvirtual-address = 1.2.3\n", 3),
     ("[repl]\nenable = yes\nadmit = somebody\n", 3),
     ("[counter]\nenable = yes\nlisten = 1.2.3\n", 3),
+    ("[repl]\nack = 1\n", 2),
+    ("[repl]\nenable = yes\nslaves = 1\nack = 2\n", 4),
+    ("[tenant a]\nrepl-ack = 1\n", 2),
+    # In lists of several lines it is the line of the item.
+    ("[server]\nlisten = 127.0.0.1:x, 127.0.0.1:0\nlisten = [::1]:0\n", 2),
+    ("[repl]\nenable = yes\nlisten = 127.0.0.1:0\n[server]\nlisten = 127.0.0.1:0\n  listen = 1.2.3\nlisten = 127.0.0.1:0\n", 6),
+    ("[tenant b]\nmatch = prefix a\n[tenant a]\nmatch = prefix x\nmatch = nobody\nmatch = prefix y\n", 5),
     ("[config]\n", 1),
     ("[server]\nconfig = x\n", 2),
 ]
