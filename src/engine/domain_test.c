@@ -23,6 +23,7 @@
 #include <fairway/engine.h>
 #include <fairway/log.h>
 
+#include "base/base.h"
 #include "base/thread.h"
 #include "engine/core.h"
 #include "io/clock.h"
@@ -349,7 +350,7 @@ static void cycle(uint32_t number)
 static void test_cycles(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 100; i++) {
+    for (uint32_t i = 0; i < (FW_TSAN ? 100 : 1000); i++) {
         cycle(i);
     }
 }

@@ -86,6 +86,16 @@ def test_hosts_go(group):
     assert dump["free"] == dump["extents"]
 
 
+def test_long_work_tells_of_itself(group):
+    """A host is asked to go that is not there to answer: whoever asked learns what is waited for."""
+    group.do("connect", group.path, "one")
+    with subprocess.Popen([group.fairway, "volume", "disconnect", "--wait", "60s", group.path, "one"],
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        line = process.stderr.readline()
+        process.terminate()
+    assert line.startswith(f"{group.path}: waiting for ".encode()), line
+
+
 def test_beside_a_manager(group):
     """What changes a group works while its manager runs, which does it; until it is told to end."""
     path = group.path
