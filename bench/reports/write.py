@@ -109,12 +109,22 @@ def plot_name(name, some):
     return f"{name}.svg" if any(row.used for row in some) else None
 
 
+def publish(folder, report, name="README.md"):
+    """Writes the page for people with its plots, as for a folder of docs/."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(markdown(report), encoding="utf-8")
+    for group, some in groups(rows(report["results"])):
+        if (file := plot_name(group, some)) is not None:
+            (folder / file).write_text(svg.bars(f"{group}: how much of its bar each uses", some), encoding="utf-8")
+
+
 def write(folder, report):
     """Writes all files of a report; `report` has `machine`, `notes` and `results`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    publish(folder, report, "report.md")
     (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(markdown(report), encoding="utf-8")
     (folder / "index.html").write_text(page(report), encoding="utf-8")
-    for name, some in groups(rows(report["results"])):
-        if (file := plot_name(name, some)) is not None:
-            (folder / file).write_text(svg.bars(f"{name}: how much of its bar each uses", some), encoding="utf-8")
+
+
+def read(folder):
+    """A report that was written."""
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))

@@ -212,7 +212,16 @@ def test_whole_with_a_difference(source, tmp_path):
     assert done.returncode == 1 and "DIFFERS" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["no-such-benchmark"], ["--compare", "/nowhere", "/nowhere"]])
+def test_published(source, tmp_path):
+    write.write(tmp_path / "a", REPORT)
+    done = report(source, "--publish", tmp_path / "a", tmp_path / "docs" / "bench")
+    assert done.returncode == 0, done.stderr
+    published = tmp_path / "docs" / "bench"
+    assert sorted(file.name for file in published.iterdir()) == ["README.md", "base.svg", "cache.svg", "ring.svg"]
+    assert (published / "README.md").read_text() == (tmp_path / "a" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["no-such-benchmark"], ["--publish", "/nowhere", "/nowhere"], ["--compare", "/nowhere", "/nowhere"]])
 def test_wrong(source, build, arguments):
     done = report(source, "--build", build, *arguments)
     assert done.returncode == 2 and done.stderr.startswith("bench/report: ")
