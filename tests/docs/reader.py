@@ -29,7 +29,7 @@ class Reader:
         self.terminals = {}
         self.environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "dumb",
                             "PATH": f"{folder}/bin:{folder}/build:{clusters.path()}"}
-        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "CC", "CFLAGS", "LDFLAGS"):
+        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             self.environment.pop(name, None)  # As in a terminal, also if make runs this test.
 
     def node(self, name):

@@ -18,10 +18,12 @@ PAGES = ["README.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob(
                               if "```console" in file.read_text())]
 
 # The commands are given in a folder that looks like the top of the tree, but is not: what they leave there nobody has to
-# remove. make goes to the tree itself.
+# remove. make goes to the tree itself, where everything is built already, and is not to configure or build the
+# directory whose tests are running; tests/walk lets it.
 MAKEFILE = """\
+.DEFAULT_GOAL := all
 %: always
-\t@+$(MAKE) --no-print-directory -C {root} BUILD={build} $@
+\t@+$(MAKE) --no-print-directory -C {root} -o all -o server BUILD={build} $@
 always Makefile: ;
 """
 
