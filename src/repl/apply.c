@@ -98,6 +98,8 @@ void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *m
         break;
     case FW_REPL_NOOP:
     case FW_REPL_HELLO:
+    case FW_REPL_CHALLENGE:
+    case FW_REPL_PROOF:
         break;
     }
 }

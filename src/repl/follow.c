@@ -251,6 +251,65 @@ static enum fw_repl_decoded input_look(const struct fw_repl_follow *follow,
                           follow->input_end - follow->input_begin, message);
 }
 
+/* The master wants to know whether this one knows the secret. 0 or why the link ends. */
+static int follow_prove(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    const struct fw_repl_secret *secret = &follow->repl->secret;
+    char proof[FW_REPL_SLAVE_PROOF];
+    if (message->value_length != FW_REPL_NONCE || follow->has_proven) {
+        return -EPROTO;
+    }
+    if (secret->length == 0) {
+        return -ENOKEY;
+    }
+    memcpy(follow->master_nonce, message->value, FW_REPL_NONCE);
+    int rc = fw_repl_nonce(follow->nonce);
+    if (rc == 0) {
+        memcpy(proof, follow->nonce, FW_REPL_NONCE);
+        rc = fw_repl_prove(secret, FW_REPL_SLAVE_PROVES, follow->master_nonce, follow->nonce,
+                           proof + FW_REPL_NONCE);
+    }
+    if (rc == 0) {
+        follow->has_proven = true;
+        follow->unsent = (struct iovec){.iov_base = follow->output,
+                                        .iov_len = fw_repl_put_proof(follow->output, FW_REPL_PROOF,
+                                                                     false, proof, sizeof proof)};
+    }
+    return rc;
+}
+
+/* Does the master know it? 0 or why the link ends. */
+static int follow_judge(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    if (message->value_length != FW_REPL_MASTER_PROOF || !follow->has_proven) {
+        return -EPROTO;
+    }
+    follow->is_proven = fw_repl_is_proven(&follow->repl->secret, FW_REPL_MASTER_PROVES,
+                                          follow->master_nonce, follow->nonce, message->value);
+    return follow->is_proven ? 0 : -EKEYREJECTED;
+}
+
+/*
+ * What the master says before it greets back: about the secret. 1: it was taken, 0: it is something
+ * else; or why the link ends.
+ */
+static int follow_hear_proof(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    bool is_challenge = message->opcode == FW_REPL_CHALLENGE;
+    if (!message->is_answer || (!is_challenge && message->opcode != FW_REPL_PROOF)) {
+        return follow->repl->secret.length == 0 || follow->is_proven ? 0 : -EKEYREJECTED;
+    }
+    if (follow->is_sending || follow->unsent.iov_len > 0) {
+        return -EAGAIN; /* It is not known yet that all of the HELLO was sent: soon. */
+    }
+    int rc = is_challenge ? follow_prove(follow, message) : follow_judge(follow, message);
+    if (rc == 0) {
+        follow->input_begin += (uint32_t)message->size;
+        follow_send(follow);
+    }
+    return rc == 0 ? 1 : rc;
+}
+
 static enum fw_step follow_greet(struct fw_repl_follow *follow)
 {
     struct fw_fom *fom = &follow->fom;
@@ -264,6 +323,16 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
     follow_send(follow);
     for (;;) {
         enum fw_repl_decoded decoded = input_look(follow, &message);
+        int heard = decoded == FW_REPL_MESSAGE ? follow_hear_proof(follow, &message) : 0;
+        if (heard == -EAGAIN) {
+            break;
+        }
+        if (heard != 0) {
+            if (heard < 0) {
+                return follow_end(follow, heard);
+            }
+            continue;
+        }
         if (decoded == FW_REPL_MESSAGE && message.opcode == FW_REPL_HELLO && message.is_answer &&
             message.version == FW_REPL_VERSION) {
             follow->input_begin += (uint32_t)message.size;
@@ -457,8 +526,13 @@ static void follow_say_why(struct fw_repl_follow *follow)
     fw_address_format(&follow->master, address);
     fw_repl_count(&follow->repl->metrics.silent, follow->error == -ETIMEDOUT ? 1 : 0);
     fw_repl_count(&follow->repl->metrics.damaged, follow->error == -EPROTO ? 1 : 0);
+    fw_repl_count(&follow->repl->metrics.unproven, follow->error == -EKEYREJECTED ? 1 : 0);
     FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address,
-           follow->error != 0 ? strerrordesc_np(-follow->error) : "it was ended");
+           follow->error == -ENOKEY ? "it wants to see a secret, see --repl-secret-file"
+           : follow->error == -EKEYREJECTED
+               ? "it does not prove that it knows the secret of --repl-secret-file"
+           : follow->error != 0 ? strerrordesc_np(-follow->error)
+                                : "it was ended");
 }
 
 /* In CLOSE and in FAILED. */
@@ -487,6 +561,8 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     follow->is_waiting = false;
     follow->is_sending = false;
     follow->has_greeted = false;
+    follow->has_proven = false;
+    follow->is_proven = false;
     follow->is_other = false;
     follow->has_answer = false;
     follow->error = 0;

@@ -45,6 +45,8 @@ struct fw_repl_follow {
     bool is_closing;
     bool is_other;    /* The master is another server's: it puts no marks. */
     bool has_greeted; /* Its HELLO is on its way or there. */
+    bool has_proven;  /* That it knows the secret: told to the master. */
+    bool is_proven;   /* The master has, too. */
     bool was_told;    /* The log knows that the master cannot be reached. */
     bool has_answer;  /* To a mark: to be sent. */
     int error;        /* Why the link ends. */
@@ -58,7 +60,9 @@ struct fw_repl_follow {
     struct fw_repl_message pending;
     char pending_key[FW_ITEM_KEY_MAX];
     struct iovec unsent;
-    char output[FW_REPL_HEADER + FW_REPL_EXTRAS_MAX];
+    char master_nonce[FW_REPL_NONCE];
+    char nonce[FW_REPL_NONCE];
+    char output[FW_REPL_HEADER + FW_REPL_PROOF_MAX];
     uint32_t input_begin;
     uint32_t input_end;
     char input[FW_REPL_FOLLOW_INPUT];

@@ -249,35 +249,100 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
     return fw_fom_goto(&link->fom, LINK_CONFIRM);
 }
 
+static void reply_put_proof(struct fw_repl_link *link, enum fw_repl_opcode opcode,
+                            const char *value, size_t length)
+{
+    struct fw_reply *reply = link->reply;
+    fw_reply_advance(reply,
+                     reply->next + fw_repl_put_proof(reply->next, opcode, true, value, length));
+}
+
+/* The slave has said HELLO, and has to prove that it knows the secret. 0 or why the link ends. */
+static int link_challenge(struct fw_repl_link *link, const struct fw_repl_message *hello)
+{
+    int rc = fw_repl_nonce(link->nonce);
+    if (rc == 0) {
+        link->is_challenged = true;
+        link->hello_history = hello->history;
+        link->hello_position = hello->position;
+        reply_put_proof(link, FW_REPL_CHALLENGE, link->nonce, sizeof link->nonce);
+        (void)link_send(link);
+    }
+    return rc;
+}
+
+/* Did it? If so, it is told the master's own proof. 0 or why the link ends. */
+static int link_judge(struct fw_repl_link *link, const struct fw_repl_message *proof)
+{
+    const struct fw_repl_secret *secret = &link->repl->secret;
+    char mac[FW_HMAC_SIZE];
+    if (!fw_repl_is_proven(secret, FW_REPL_SLAVE_PROVES, link->nonce, proof->value,
+                           proof->value + FW_REPL_NONCE)) {
+        return -EKEYREJECTED;
+    }
+    int rc = fw_repl_prove(secret, FW_REPL_MASTER_PROVES, link->nonce, proof->value, mac);
+    if (rc == 0) {
+        reply_put_proof(link, FW_REPL_PROOF, mac, sizeof mac);
+    }
+    return rc;
+}
+
+/* One message of the greeting. */
+static enum fw_step link_greeted(struct fw_repl_link *link, const struct fw_repl_message *message)
+{
+    struct fw_fom *fom = &link->fom;
+    bool has_secret = link->repl->secret.length > 0;
+    int rc = -EPROTO;
+    if (message->is_answer) {
+        return link_end(link, rc);
+    }
+    if (message->opcode == FW_REPL_HELLO && message->version == FW_REPL_VERSION &&
+        !link->is_challenged) {
+        link->is_ours = true;
+        if (!has_secret) {
+            return link_enter(link, message->history, message->position);
+        }
+        rc = link_challenge(link, message);
+        if (rc == 0) {
+            return fw_fom_goto(fom, LINK_GREET);
+        }
+    } else if (message->opcode == FW_REPL_PROOF && link->is_challenged) {
+        rc = link_judge(link, message);
+        if (rc == 0) {
+            return link_enter(link, link->hello_history, link->hello_position);
+        }
+    }
+    return link_end(link, rc);
+}
+
 static enum fw_step link_greet(struct fw_repl_link *link)
 {
     struct fw_fom *fom = &link->fom;
     struct fw_repl_message message;
+    const struct fw_repl *repl = link->repl;
     if (link->begin_ns == 0) {
         link->begin_ns = fw_fom_now(fom);
     }
-    for (;;) {
+    if (link->is_sending || (link->piece_count > 0 && !link_send(link))) {
+        return fw_fom_wait(fom, LINK_GREET); /* The challenge is on its way. */
+    }
+    int rc = link->error;
+    while (rc == 0) {
         enum fw_repl_decoded decoded = input_take(link, &message);
-        if (decoded == FW_REPL_MESSAGE && message.opcode == FW_REPL_HELLO && !message.is_answer &&
-            message.version == FW_REPL_VERSION) {
-            link->is_ours = true;
-            return link_enter(link, message.history, message.position);
+        if (decoded == FW_REPL_MESSAGE) {
+            return link_greeted(link, &message);
         }
-        if (decoded != FW_REPL_MORE) {
-            return link_end(link, -EPROTO);
-        }
-        int rc = link_receive(link);
-        if (rc == -EAGAIN) {
-            break;
-        }
-        if (rc != 0) {
-            return link_end(link, rc);
-        }
+        rc = decoded == FW_REPL_MORE ? link_receive(link) : -EPROTO;
     }
-    if (fw_fom_now(fom) - link->begin_ns < GREETING_NS) {
-        return fw_fom_wait_until(fom, LINK_GREET, link->begin_ns + GREETING_NS);
+    if (rc != -EAGAIN) {
+        return link_end(link, rc);
     }
-    if (!link->repl->config.admits_others || link->input_length > 0) {
+    int64_t deadline =
+        link->begin_ns + (link->is_challenged ? repl->config.timeout_ns : GREETING_NS);
+    if (fw_fom_now(fom) < deadline) {
+        return fw_fom_wait_until(fom, LINK_GREET, deadline);
+    }
+    if (!repl->config.admits_others || link->input_length > 0 || repl->secret.length > 0) {
         return link_end(link, -ETIMEDOUT);
     }
     return link_enter(link, 0, 0);
@@ -545,6 +610,12 @@ static void link_say_why(const struct fw_repl_link *link)
         fw_repl_count(&metrics->refused, 1);
         FW_LOG(repl, WARNING, "refused %s as a slave: --repl-admit does not name it", peer);
         break;
+    case -EKEYREJECTED:
+        fw_repl_count(&metrics->refused, 1);
+        fw_repl_count(&metrics->unproven, 1);
+        FW_LOG(repl, WARNING,
+               "refused %s as a slave: it does not know the secret of --repl-secret-file", peer);
+        break;
     default:
         FW_LOG(repl, NOTICE, "the link to the slave %s has ended: %s", peer,
                strerrordesc_np(-link->error));
@@ -653,7 +724,8 @@ static enum fw_step link_tick(struct fw_fom *fom)
 }
 
 static const struct fw_phase link_phases[] = {
-    {"GREET", FW_PHASE_BIT(LINK_CONFIRM) | FW_PHASE_BIT(LINK_CLOSE), true},
+    {"GREET", FW_PHASE_BIT(LINK_GREET) | FW_PHASE_BIT(LINK_CONFIRM) | FW_PHASE_BIT(LINK_CLOSE),
+     true},
     {"CONFIRM", FW_PHASE_BIT(LINK_STREAM) | FW_PHASE_BIT(LINK_CLOSE), true},
     {"STREAM", FW_PHASE_BIT(LINK_CLOSE), true},
     {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), true},

@@ -62,11 +62,12 @@ struct fw_repl_link {
     uint32_t piece_count;         /* 0: nothing is being sent. */
     bool is_open;
     bool is_ours;
-    bool is_waiting;   /* For the stream to be readable. */
-    bool is_sending;   /* A send is under way. */
-    bool is_asleep;    /* Counted among the sleepers. */
-    bool is_in_log;    /* It has entered. */
-    bool is_quiescing; /* A request is under way. */
+    bool is_challenged; /* It has to prove that it knows the secret. */
+    bool is_waiting;    /* For the stream to be readable. */
+    bool is_sending;    /* A send is under way. */
+    bool is_asleep;     /* Counted among the sleepers. */
+    bool is_in_log;     /* It has entered. */
+    bool is_quiescing;  /* A request is under way. */
     bool is_closing;
     bool is_closed;
     bool is_whole;       /* The slave has been told of every item. */
@@ -76,7 +77,10 @@ struct fw_repl_link {
     struct fw_repl_link_mark marks[FW_REPL_LINK_MARKS]; /* By their number. */
     uint64_t mark_position;                             /* Of the last, like the next. */
     int64_t mark_ns;
-    int64_t begin_ns; /* Of the greeting. */
+    int64_t begin_ns;          /* Of the greeting. */
+    char nonce[FW_REPL_NONCE]; /* Of the challenge. */
+    uint64_t hello_history;    /* What it said before it was challenged. */
+    uint64_t hello_position;
     uint64_t history;
     uint64_t position; /* Where the log is read next. */
     uint32_t batch_next;

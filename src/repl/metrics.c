@@ -6,6 +6,7 @@
 static const struct fw_metric rows[] = {
     ROW(links, "", "slaves that were admitted"),
     ROW(refused, "", "connections to the replication's address that were refused"),
+    ROW(unproven, "", "links refused because the other side did not prove to know the secret"),
     ROW(copies, "", "slaves that were copied everything"),
     ROW(resumes, "", "slaves that came back and were sent only what they had missed"),
     ROW(drops, "", "slaves dropped because they fell out of the log of changes"),

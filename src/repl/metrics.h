@@ -8,6 +8,7 @@ struct fw_metrics_repl {
     struct fw_metric_source source;
     struct fw_counter links;   /* Slaves that were admitted. */
     struct fw_counter refused; /* And those that were not. */
+    struct fw_counter unproven;
     struct fw_counter copies;
     struct fw_counter resumes;
     struct fw_counter drops;

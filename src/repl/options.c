@@ -32,6 +32,9 @@ const struct fw_option fw_repl_options[] = {
     ROW(LIST, admit, "admit", .value_name = "ADDRESS",
         .help = "addresses of machines that may follow; if none is given only this machine, by "
                 "127.0.0.1 and ::1"),
+    ROW(STRING, secret_file, "secret-file", .value_name = "FILE",
+        .help = "master and slaves prove to each other that they know what is in this file; it is "
+                "the same at all of them"),
     ROW(BOOL, admits_others, "admit-others", .default_text = "no",
         .help = "replicate with other servers too, which do not say what they are, as yrmcds"),
     ROW(SIZE, backlog, "backlog", .default_text = "16m", .min = FW_CHANGES_SIZE_MIN,

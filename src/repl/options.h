@@ -19,6 +19,7 @@ struct fw_repl_config {
     const char *virtual_address; /* Who has it is master; or NULL. */
     bool serves_reads;
     struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
+    const char *secret_file;     /* NULL: there is none. */
     bool admits_others;          /* Slaves that do not greet, as yrmcds'. */
     uint64_t backlog;
     uint64_t slaves;

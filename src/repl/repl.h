@@ -52,6 +52,7 @@
 #include "io/reactor.h"
 #include "repl/metrics.h"
 #include "repl/options.h"
+#include "repl/secret.h"
 
 enum { FW_REPL_SLAVES_MAX = 16, FW_REPL_ADMITTED_MAX = 64 };
 
@@ -122,6 +123,7 @@ struct fw_repl {
     struct fw_address master;       /* Whom to follow; the thread that runs the server. */
     struct fw_address admitted[FW_REPL_ADMITTED_MAX]; /* Who may be a slave; constant. */
     uint32_t admitted_count;
+    struct fw_repl_secret secret; /* Constant. */
     struct fw_repl_slot slots[FW_REPL_SLAVES_MAX];
     struct fw_repl_followed followed;
     struct fw_metrics_repl metrics;

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/endian.h"
 #include "cache/binary.h"
+#include "repl/secret.h"
 
 enum {
     RELATIVE_MAX_S = 60 * 60 * 24 * 30,
@@ -144,6 +145,16 @@ size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER])
     return (size_t)(put_header(to, &head, 0, 0) - to);
 }
 
+size_t fw_repl_put_proof(char to[static FW_REPL_HEADER + FW_REPL_PROOF_MAX],
+                         enum fw_repl_opcode opcode, bool is_answer, const char *value,
+                         size_t length)
+{
+    FW_ASSERT(length <= FW_REPL_PROOF_MAX);
+    const struct head head = {.magic = is_answer ? FW_BINARY_REPLY : FW_BINARY_REQUEST,
+                              .opcode = (uint8_t)opcode};
+    return (size_t)(put_bytes(put_header(to, &head, 0, length), value, length) - to);
+}
+
 static char *put_greeting(char *to, uint8_t magic, const struct fw_repl_greeting *greeting)
 {
     const struct head head = {
@@ -192,6 +203,10 @@ static bool shape_is_right(const struct fw_repl_message *message, uint32_t extra
         return !has_key && !has_value && (extras == 0 || extras == sizeof(uint64_t));
     case FW_REPL_HELLO:
         return !has_key && !has_value && extras == HELLO_EXTRAS;
+    case FW_REPL_PROOF:
+        return !has_key && message->value_length == FW_REPL_SLAVE_PROOF && extras == 0;
+    case FW_REPL_CHALLENGE: /* Nobody challenges a master. */
+        break;
     }
     return false;
 }

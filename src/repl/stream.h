@@ -35,6 +35,8 @@
  *     slave:    HELLO          extras: version, history and position that it has (0: none)
  *     master:   HELLO answer   extras: version, what follows, history, position
  *
+ * Where they share a secret they prove it first, in between: secret.h.
+ *
  * What follows is either the changes since that position, or a copy: then the slave forgets all it
  * has first. A slave that says nothing, as those of yrmcds, gets the plain form of a copy, where
  * that is allowed. And a master that begins without an answer, as yrmcds', is taken for one of
@@ -74,7 +76,9 @@ enum fw_repl_opcode {
     FW_REPL_DELETEQ = 0x14,
     FW_REPL_FLUSHQ = 0x18,
     FW_REPL_TOUCH = 0x1c,
-    FW_REPL_HELLO = 0xf0, /* Of no other server. */
+    FW_REPL_HELLO = 0xf0, /* Of no other server, nor the next two. */
+    FW_REPL_CHALLENGE = 0xf1,
+    FW_REPL_PROOF = 0xf2,
 };
 
 /* The opaque of a mark. */
@@ -144,6 +148,12 @@ struct fw_repl_greeting {
     uint64_t position;
     enum fw_repl_start start; /* Of the answer. */
 };
+/* Of secret.h: master's are answers. All have a value only, of at most FW_REPL_PROOF_MAX bytes. */
+enum { FW_REPL_PROOF_MAX = 48 };
+size_t fw_repl_put_proof(char to[static FW_REPL_HEADER + FW_REPL_PROOF_MAX],
+                         enum fw_repl_opcode opcode, bool is_answer, const char *value,
+                         size_t length);
+
 size_t fw_repl_put_hello(char to[static FW_REPL_HEADER + FW_REPL_EXTRAS_MAX],
                          const struct fw_repl_greeting *greeting);
 void fw_repl_put_hello_answer(struct fw_reply *reply, const struct fw_repl_greeting *greeting);

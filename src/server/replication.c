@@ -237,6 +237,18 @@ int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *
     return rc;
 }
 
+static int secret_read(struct fw_repl *repl, struct fw_reason *reason)
+{
+    struct fw_reason why;
+    if (repl->config.admits_others) {
+        return fw_reason_set(reason, -EINVAL,
+                             "--repl-admit-others: other servers know no secret, so they cannot be "
+                             "had with --repl-secret-file");
+    }
+    int rc = fw_repl_secret_read(&repl->secret, repl->config.secret_file, &why);
+    return rc == 0 ? 0 : fw_reason_set(reason, -EINVAL, "--repl-secret-file: %s", why.text);
+}
+
 int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_repl_config *config = &server->config.repl;
@@ -248,6 +260,9 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     int rc = roles_read(config, replication, &role, reason);
     if (rc == 0) {
         rc = fw_repl_read_admitted(&replication->repl, reason);
+    }
+    if (rc == 0 && config->secret_file != NULL) {
+        rc = secret_read(&replication->repl, reason);
     }
     for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
         rc = doors_open(server, config->listen.items[i], reason);

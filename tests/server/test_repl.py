@@ -4,6 +4,7 @@ Method: servers on this machine, clients that write while slaves come, freeze an
 by what clients can see, once the slave has confirmed the last change. No test waits for time to pass."""
 
 import contextlib
+import hmac
 import re
 import signal
 import socket
@@ -418,6 +419,104 @@ def test_a_slave_that_does_not_greet_is_told_of_every_item(fairway):
             assert client.get(b"a") is None  # So it is found that it was flushed.
             while message(DELETEQ, b"", b"a") not in heard:
                 heard += slave.recv(1000)
+
+
+SECRET = "correct horse battery staple"
+
+
+def secret_file(tmp_path, text=SECRET, name="secret"):
+    path = tmp_path / name
+    path.write_text(text + "\n")
+    return path
+
+
+def test_who_knows_the_secret_may_follow(fairway, tmp_path):
+    right, wrong = secret_file(tmp_path), secret_file(tmp_path, "something else entirely", "wrong")
+    with served(fairway, "--repl-secret-file", right) as master, master.connect() as client:
+        client.set(b"a", b"1")
+        slaves = ("--repl-serve-reads", "--repl-master", replication_address(master))
+        with served(fairway, *slaves, "--repl-secret-file", right) as slave, slave.connect() as reader:
+            assert list(assert_same(client, reader)) == [b"a"]
+            for arguments in ((), ("--repl-secret-file", wrong)):
+                with served(fairway, *slaves, *arguments) as stranger, stranger.connect() as nobody:
+                    wait_for(lambda: int(stats(nobody)["connects"]) > 2)  # pylint: disable=cell-var-from-loop
+                    rows = stats(nobody)
+                    assert (rows["complete"], rows["history"]) == ("no", "0" * 16)
+                    assert nobody.get(b"a") is None
+            wait_for(lambda: int(stats(client)["unproven"]) >= 1)
+            while "does not know the secret" not in (line := master.process.stderr.readline()):
+                assert line != ""
+            assert list(assert_same(client, reader)) == [b"a"]
+
+
+def test_a_master_has_to_prove_it_too(fairway, tmp_path):
+    with served(fairway) as master, master.connect() as client:
+        client.set(b"a", b"1")
+        with following(fairway, master, "--repl-secret-file", secret_file(tmp_path)) as slave, slave.connect() as reader:
+            wait_for(lambda: stats(reader)["unproven"] != "0")
+            assert reader.get(b"a") is None and stats(reader)["complete"] == "no"
+
+
+HELLO_BYTES = b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18)
+
+
+def proof(master_nonce, slave_nonce, role=b"slave", secret=SECRET):
+    mac = hmac.new(secret.encode(), b"fairway ".ljust(8) + role.ljust(8, b"\0") + master_nonce + slave_nonce, "sha256")
+    return slave_nonce + mac.digest()
+
+
+def heard(link):
+    """One message of the master: opcode and value; nothing if it has ended the link."""
+    with contextlib.suppress(ConnectionResetError):
+        if header := link.recv(24, socket.MSG_WAITALL):
+            length = struct.unpack(">I", header[8:12])[0]
+            return header[1], link.recv(length, socket.MSG_WAITALL) if length else b""
+    return None
+
+
+@pytest.mark.parametrize("lie", ["none", "replay", "role", "secret", "garbage", "again", "early", "short"])
+def test_only_a_fresh_proof_is_taken(fairway, tmp_path, lie):
+    """What was overheard, made for the other role, or made up, is refused, logged and counted."""
+    with served(fairway, "--repl-secret-file", secret_file(tmp_path)) as master, master.connect() as client:
+        host, port = replication_address(master).rsplit(":", 1)
+
+        def link():
+            made = socket.create_connection((host, int(port)), START_S)
+            made.sendall(HELLO_BYTES)
+            return made
+        with link() as first:
+            opcode, nonce = heard(first)
+            assert (opcode, len(nonce)) == (0xf1, 16)
+            overheard = proof(nonce, b"n" * 16)
+            first.sendall(message(0xf2, value=overheard))
+            opcode, answer = heard(first)
+            assert opcode == 0xf2 and answer == proof(nonce, b"n" * 16, b"master")[16:]
+            assert heard(first)[0] == 0xf0
+        with link() as second:
+            _, fresh = heard(second)
+            assert fresh != nonce
+            words = {"none": proof(fresh, b"m" * 16), "replay": overheard, "role": proof(fresh, b"m" * 16, b"master"),
+                     "secret": proof(fresh, b"m" * 16, secret="another of sixteen"), "garbage": bytes(48)}
+            if lie in words:
+                second.sendall(message(0xf2, value=words[lie]))
+            elif lie == "short":
+                second.sendall(message(0xf2, value=bytes(47)))
+            else:
+                second.sendall(HELLO_BYTES if lie == "again" else message(SETQ, bytes(8), b"a", b"1"))
+            if lie == "none":
+                assert heard(second)[0] == 0xf2 and heard(second)[0] == 0xf0
+                return
+            assert heard(second) is None
+        counter = "unproven" if lie in words else "damaged"
+        wait_for(lambda: stats(client)[counter] == "1")
+
+
+@pytest.mark.parametrize("text", ["short", "x" * 2000])
+def test_what_is_no_secret_is_refused_at_the_start(fairway, tmp_path, text):
+    done = subprocess.run([fairway, "serve", "--listen", "127.0.0.1:0", "--repl-enable", "--repl-port", "0",
+                           "--repl-secret-file", secret_file(tmp_path, text)], capture_output=True, text=True,
+                          timeout=2 * START_S, check=False)
+    assert done.returncode != 0 and "--repl-secret-file" in done.stderr
 
 
 def admin(fairway, path, *words):
