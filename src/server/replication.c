@@ -365,8 +365,7 @@ static void doors_resume(struct fw_replication *replication)
 /* Where a lease is needed the address alone does not make a slave. */
 static bool may_resign(const struct fw_replication *replication)
 {
-    return !fw_lease_is_needed(&replication->lease) || !fw_lease_runs(&replication->lease) ||
-           atomic_load(&replication->is_ordered);
+    return !fw_lease_is_needed(&replication->lease) || atomic_load(&replication->is_ordered);
 }
 
 /* One step, if it can be made now. */
@@ -406,6 +405,10 @@ static void lease_look(struct fw_server *server)
     replication->had_lease = has_lease;
     if (has_lease) {
         FW_LOG(server, NOTICE, "the lease runs");
+        if (atomic_load(&replication->has_address)) { /* Whatever it was told before. */
+            atomic_store(&replication->is_ordered, false);
+            atomic_store(&replication->wish, FW_REPL_ROLE_MASTER);
+        }
     } else if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
         FW_LOG(server, WARNING,
                "the lease is over: clients are dropped, and refused until it is renewed");

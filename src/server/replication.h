@@ -20,9 +20,9 @@
  * Where a lease is needed (server/lease.h) it has the last word. Nobody becomes master without one:
  * a virtual address may come to a server that was just started and has nothing. A master whose
  * lease is over stays master, but is silent: clients are dropped, and they and new slaves refused
- * until it runs again. And while it runs a master that loses the address stays what it is: one that
- * stood still, and goes on with an older claim to the address, takes it away for a moment, and who
- * would follow it forgot what was acknowledged since.
+ * until it runs again. And a master that loses the address stays what it is until it is told to
+ * resign, since another one is master: one that stood still, and goes on with an older claim to the
+ * address, takes it away for a moment, and who would follow it forgot what was acknowledged since.
  */
 #pragma once
 
