@@ -20,7 +20,7 @@ FW_LOG_MODULE_USE(cmd);
 static const struct fw_option agent_options[] = {
     ROW(STRING, socket, "socket", .value_name = "PATH", .default_text = "/run/fairway/admin.sock",
         .help = "the --admin-socket of the server, which needs --lease-limit"),
-    ROW(STRING, gate, "gate", .value_name = "FILE", .default_text = "/run/fairway/gate",
+    ROW(STRING, gate, "gate", .value_name = "FILE", .default_text = "/run/fairway-ha/gate",
         .help = "the file that keepalived tracks: 0 in it lets the address come here"),
     ROW(STRING, group, "group", .value_name = "NAME", .default_text = "fairway-ha",
         .help = "the Corosync group of the agents, the same on all nodes"),
