@@ -183,6 +183,11 @@ class Node:
     def plug(self):
         run("ip", "-n", self.cluster.switch, "link", "set", self.space, "up")
 
+    def drop_address(self, address):
+        """Takes an address away that a killed program has left."""
+        subprocess.run(["ip", "-n", self.space, "address", "delete", f"{address}/32", "dev", "eth0"],
+                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
     # ---- its Corosync ------------------------------------------------------------------------
 
     def corosync_start(self):

@@ -83,6 +83,11 @@ def corosync():
     return None if program.exists() else "Fairway was built without Corosync's libraries"
 
 
+def keepalived():
+    administrators = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return None if shutil.which("keepalived", path=administrators) else "keepalived is not installed"
+
+
 def loop_devices():
     try:
         control = os.open("/dev/loop-control", os.O_RDWR | os.O_CLOEXEC)
@@ -256,6 +261,7 @@ PROBES = {
     "file-holes": file_holes,
     "io-uring": io_uring,
     "ipv6": ipv6,
+    "keepalived": keepalived,
     "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
     "lvm": lvm,
