@@ -60,6 +60,7 @@ enum fw_lock_rank {
     FW_RANK_BUCKET = 95,        /* No fw_mutex: see src/cache/bucket.h. */
     FW_RANK_CHANGES = 96,       /* A leaf: the log of changes; taken in holds of a table. */
     FW_RANK_CACHE_LOCKS = 97,   /* A leaf: who has locked which item; taken in holds of a table. */
+    FW_RANK_LARGE = 98,         /* A leaf: the pieces of a file of values; taken in holds. */
 };
 
 enum { FW_MUTEX_FREE = 0, FW_MUTEX_HELD = 1, FW_MUTEX_CONTENDED = 2 };

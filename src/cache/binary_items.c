@@ -79,6 +79,9 @@ static enum fw_binary_status store_status(enum fw_outcome outcome, enum fw_store
     case FW_TOO_LARGE:
         return FW_BINARY_TOO_LARGE;
     case FW_NO_MEMORY:
+    case FW_IS_LARGE:
+    case FW_NO_SPACE:
+    case FW_DISK_FAILED:
         return FW_BINARY_NO_MEMORY;
     case FW_NOT_A_NUMBER:
         return FW_BINARY_NOT_A_NUMBER;
@@ -109,6 +112,11 @@ enum fw_parsed fw_binary_answer_store(const struct fw_binary *request, enum fw_o
     }
     if (outcome == FW_NO_MEMORY) {
         return fw_binary_answer_text(request, FW_BINARY_NO_MEMORY, "Out of memory allocating item");
+    }
+    if (outcome == FW_IS_LARGE || outcome == FW_NO_SPACE || outcome == FW_DISK_FAILED) {
+        static const char prefix[] = "SERVER_ERROR ";
+        return fw_binary_answer_text(request, FW_BINARY_NO_MEMORY,
+                                     fw_operation_error(outcome) + sizeof prefix - 1);
     }
     return fw_binary_fail(request, store_status(outcome, store->mode));
 }
@@ -161,8 +169,8 @@ static enum fw_parsed store_begin(struct fw_binary *request, const struct fw_key
     enum fw_outcome outcome = FW_TOO_LARGE;
     if (fw_operation_fits(request->local->cache, key->length, store->flags,
                           request->value_length)) {
-        struct fw_pending *pending =
-            fw_pending_create(request->session, request->local, request->value_length, "", 0);
+        struct fw_pending *pending = fw_pending_create(request->session, request->local,
+                                                       request->value_length, "", 0, &outcome);
         if (pending != NULL) {
             struct fw_body *body = pending->store.body;
             pending->complete = store_complete;
@@ -174,7 +182,6 @@ static enum fw_parsed store_begin(struct fw_binary *request, const struct fw_key
             memcpy(pending->key, key->bytes, key->length);
             return FW_PARSED;
         }
-        outcome = FW_NO_MEMORY;
     }
     /* A compare-and-swap is a set to memcached here: the old item goes. */
     enum fw_store_mode mode = (enum fw_store_mode)(request->variant & FW_BINARY_MODE);

@@ -166,6 +166,8 @@ struct fw_body *fw_bodies_take(struct fw_bodies *bodies, uint32_t length)
     if (body != NULL) {
         atomic_init(&body->references, 1);
         body->length = length;
+        body->room = length;
+        body->is_stored = false;
     }
     return body;
 }
@@ -187,7 +189,7 @@ static void bodies_give_back(struct fw_bodies *bodies, void *run, uint32_t numbe
 
 void fw_bodies_free(struct fw_bodies *bodies, struct fw_body *body)
 {
-    uint32_t number = body_size_number(bodies, body->length);
+    uint32_t number = body_size_number(bodies, body->room);
     uint64_t size = size_units(number) * bodies->unit;
     /* Relaxed: about how much is kept, and no more. */
     uint64_t limit = atomic_load_explicit(&bodies->budget->limit, memory_order_relaxed);

@@ -79,6 +79,7 @@ struct fw_cache_settings {
     bool has_sizes;         /* -o track_sizes: `stats sizes` is answered. */
     bool needs_login;       /* -Y, or -S. */
     bool has_locking;       /* yrmcds' lock and unlock. */
+    bool has_failed_disk;   /* There is no file for large values, though there should be one. */
     uint32_t lines_max;     /* Commands per turn of a connection; memcached's -R. */
     /* The only one that is spoken, memcached's -B; UNKNOWN: each connection's first byte says. */
     enum fw_protocol protocol;

@@ -59,7 +59,7 @@ static bool clean_begin(struct fw_table_local *local)
 
 static uint64_t clean_size(const struct fw_item *item)
 {
-    return fw_item_room(item) + ((item->bits & FW_ITEM_BODY) != 0 ? fw_item_length(item) : 0);
+    return fw_item_room(item) + fw_item_outside(item);
 }
 
 /*
@@ -117,9 +117,7 @@ static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint6
     if (!local->cleaning.is_compacting) {
         copy->bits = (uint8_t)((copy->bits & ~FW_ITEM_AGE) | FW_ITEM_AGE_MAX);
     }
-    if ((copy->bits & FW_ITEM_BODY) != 0) {
-        log->bodies += fw_item_length(copy);
-    }
+    log->bodies += fw_item_outside(copy);
     local->cleaning.survived += (uint32_t)size;
     uint64_t place = fw_arena_place(&table->arena, copy);
     fw_bucket_entry_set(slot, fw_buckets_entry(&table->buckets, hash, place));

@@ -19,7 +19,8 @@
  * pointer to it. A body is counted by references, because it is sent straight from where it lies
  * and a slow client may take its time; a record never is: whoever reads one holds its bucket's lock
  * and copies what it needs. So a record can be moved, overwritten in place or dropped by whoever
- * holds that lock, and nobody has to be waited for.
+ * holds that lock, and nobody has to be waited for. A body may also stand for a value that is not
+ * in memory at all (large.h).
  *
  * All but the body's count is guarded by the lock of the key's bucket. Times are in seconds of the
  * cache's own clock, see cache.h: 0 is never. Of the time of the last access there are 24 bits: who
@@ -27,6 +28,7 @@
  */
 #pragma once
 
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,8 +80,10 @@ struct __attribute__((packed)) fw_item {
 
 struct fw_body {
     _Atomic uint32_t references;
-    uint32_t length;
-    char bytes[];
+    uint32_t length; /* Of the value. */
+    uint32_t room;   /* How many bytes stand below. */
+    bool is_stored;  /* They are not the value, but say where in a file it is: large.h. */
+    alignas(16) char bytes[];
 };
 
 /* A key with its hash, which is computed once per request: fw_table_key() makes it. */
@@ -126,10 +130,23 @@ static inline struct fw_body *fw_item_body(const struct fw_item *item)
     return body;
 }
 
-/* The bytes of the value, wherever they are, and how many. */
+/* Is the value in a file? */
+static inline bool fw_item_is_stored(const struct fw_item *item)
+{
+    return (item->bits & FW_ITEM_BODY) != 0 && fw_item_body(item)->is_stored;
+}
+
+/* The bytes of the value, which is not in a file, and how many. */
 static inline const char *fw_item_bytes(struct fw_item *item)
 {
+    FW_ASSERT(!fw_item_is_stored(item));
     return (item->bits & FW_ITEM_BODY) != 0 ? fw_item_body(item)->bytes : fw_item_value(item);
+}
+
+/* How much memory it has outside of its record. */
+static inline uint32_t fw_item_outside(const struct fw_item *item)
+{
+    return (item->bits & FW_ITEM_BODY) != 0 ? fw_item_body(item)->room : 0;
 }
 
 static inline uint32_t fw_item_length(const struct fw_item *item)

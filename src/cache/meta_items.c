@@ -275,6 +275,9 @@ enum fw_parsed fw_meta_delete(struct fw_meta *meta)
     case FW_NOT_STORED:
     case FW_TOO_LARGE:
     case FW_NO_MEMORY:
+    case FW_IS_LARGE:
+    case FW_NO_SPACE:
+    case FW_DISK_FAILED:
     case FW_NOT_A_NUMBER:
     case FW_IS_LOCKED:
         break;
@@ -381,6 +384,9 @@ enum fw_parsed fw_meta_count(struct fw_meta *meta)
         return fw_meta_answer(meta, "SERVER_ERROR out of memory");
     case FW_NOT_STORED:
     case FW_TOO_LARGE:
+    case FW_IS_LARGE:
+    case FW_NO_SPACE:
+    case FW_DISK_FAILED:
     case FW_IS_LOCKED:
         break;
     }

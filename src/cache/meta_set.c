@@ -89,12 +89,6 @@ static enum fw_parsed set_answer(struct fw_meta *meta, const char code[2], uint6
     return FW_PARSED;
 }
 
-static const char *refusal_text(enum fw_outcome outcome)
-{
-    return outcome == FW_TOO_LARGE ? "SERVER_ERROR object too large for cache"
-                                   : "SERVER_ERROR out of memory storing object";
-}
-
 static enum fw_parsed set_run(struct fw_meta *meta, struct fw_store *store)
 {
     struct fw_key key = fw_table_key(meta->local->table, meta->key, meta->key_length);
@@ -108,7 +102,10 @@ static enum fw_parsed set_run(struct fw_meta *meta, struct fw_store *store)
         return set_answer(meta, "NF", 0);
     case FW_TOO_LARGE:
     case FW_NO_MEMORY:
-        return fw_meta_answer(meta, refusal_text(outcome));
+    case FW_IS_LARGE:
+    case FW_NO_SPACE:
+    case FW_DISK_FAILED:
+        return fw_meta_answer(meta, fw_operation_error(outcome));
     case FW_NOT_STORED:
     case FW_NOT_A_NUMBER:
     case FW_IS_LOCKED:
@@ -139,8 +136,7 @@ static enum fw_parsed set_complete(struct fw_session *session, struct fw_cache_l
     bool has_end = memcmp(input->next, "\r\n", END_LENGTH) == 0;
     input->next += END_LENGTH;
     if (!has_end) {
-        fw_body_unref(local->table, pending->store.body);
-        pending->store.body = NULL;
+        fw_pending_drop_body(pending, local);
         return fw_meta_answer(&meta, "CLIENT_ERROR bad data chunk");
     }
     return set_run(&meta, &pending->store);
@@ -151,12 +147,14 @@ static enum fw_parsed set_begin(struct fw_meta *meta, const struct fw_store *sto
 {
     const char *line = meta->words[0].bytes;
     const struct fw_meta_word *last = &meta->words[meta->word_count - 1];
-    struct fw_pending *pending = fw_pending_create(meta->session, meta->local, length, line,
-                                                   (size_t)(last->bytes + last->length - line));
+    enum fw_outcome why;
+    size_t line_length = (size_t)(last->bytes + last->length - line);
+    struct fw_pending *pending =
+        fw_pending_create(meta->session, meta->local, length, line, line_length, &why);
     if (pending == NULL) {
         struct fw_key key = fw_table_key(meta->local->table, meta->key, meta->key_length);
-        (void)fw_operation_refuse(meta->local, &key, FW_STORE_SET, FW_NO_MEMORY);
-        return set_refuse(meta, refusal_text(FW_NO_MEMORY), length);
+        (void)fw_operation_refuse(meta->local, &key, FW_STORE_SET, why);
+        return set_refuse(meta, fw_operation_error(why), length);
     }
     struct fw_body *body = pending->store.body;
     pending->complete = set_complete;
@@ -210,7 +208,7 @@ enum fw_parsed fw_meta_set(struct fw_meta *meta)
     if (!fw_operation_fits(meta->local->cache, meta->key_length, store.flags, length)) {
         struct fw_key key = fw_table_key(meta->local->table, meta->key, meta->key_length);
         (void)fw_operation_refuse(meta->local, &key, FW_STORE_SET, FW_TOO_LARGE);
-        return set_refuse(meta, refusal_text(FW_TOO_LARGE), length);
+        return set_refuse(meta, fw_operation_error(FW_TOO_LARGE), length);
     }
     return length <= FW_ITEM_INLINE_MAX ? set_in_place(meta, &store, length)
                                         : set_begin(meta, &store, length);

@@ -28,10 +28,34 @@ static uint32_t store_length(const struct fw_store *store)
     return store->body != NULL ? store->body->length : store->length;
 }
 
+const char *fw_operation_error(enum fw_outcome outcome)
+{
+    switch (outcome) {
+    case FW_TOO_LARGE:
+        return "SERVER_ERROR object too large for cache";
+    case FW_NO_MEMORY:
+        return "SERVER_ERROR out of memory storing object";
+    case FW_IS_LARGE:
+        return "SERVER_ERROR cannot append to a large value";
+    case FW_NO_SPACE:
+        return "SERVER_ERROR no space left for large values";
+    case FW_DISK_FAILED:
+        return "SERVER_ERROR disk error storing a large value";
+    case FW_DONE:
+    case FW_NOT_STORED:
+    case FW_EXISTS:
+    case FW_NOT_FOUND:
+    case FW_NOT_A_NUMBER:
+    case FW_IS_LOCKED:
+        break;
+    }
+    FW_ASSERT(false); /* It is no error. */
+    return "SERVER_ERROR";
+}
+
 static enum fw_outcome refuse(struct fw_cache_local *local, const struct fw_key *key,
                               enum fw_store_mode mode, enum fw_outcome outcome)
 {
-    FW_ASSERT(outcome == FW_TOO_LARGE || outcome == FW_NO_MEMORY);
     fw_counter_increment(outcome == FW_TOO_LARGE ? &local->metrics->store_too_large
                                                  : &local->metrics->store_no_memory);
     if (mode == FW_STORE_SET) {
@@ -210,7 +234,7 @@ struct seen {
     uint64_t cas;
     uint32_t length;      /* Of the value that is there. */
     uint32_t flags;       /* The client's, of the item that is there. */
-    struct fw_body *body; /* It, if it is in a body; with a reference. */
+    struct fw_body *body; /* It, if it is in a body; with a reference if all is well. */
 };
 
 static struct seen append_look(struct fw_cache_local *local, const struct fw_key *key,
@@ -224,7 +248,9 @@ static struct seen append_look(struct fw_cache_local *local, const struct fw_key
         seen.cas = fw_item_cas(hold.item);
         seen.length = fw_item_length(hold.item);
         seen.flags = fw_item_flags(hold.item);
-        if ((hold.item->bits & FW_ITEM_BODY) != 0) {
+        if (fw_item_is_stored(hold.item)) {
+            seen.outcome = FW_IS_LARGE;
+        } else if ((hold.item->bits & FW_ITEM_BODY) != 0) {
             seen.body = fw_body_ref(fw_item_body(hold.item));
         }
     }
@@ -315,9 +341,13 @@ enum fw_outcome fw_operation_store(struct fw_cache_local *local, const struct fw
     enum fw_outcome outcome;
     fw_counter_increment(&local->metrics->cmd_set);
     detail_count(local, key, FW_DETAIL_SET);
-    if (!fw_operation_fits(local->cache, key->length, store->flags, store_length(store))) {
+    if (FW_UNLIKELY(store->refusal != FW_DONE)) {
+        outcome = refuse(local, key, store->mode, store->refusal);
+    } else if (!fw_operation_fits(local->cache, key->length, store->flags, store_length(store))) {
         outcome = refuse(local, key, store->mode, FW_TOO_LARGE);
-    } else if (store->mode == FW_STORE_APPEND || store->mode == FW_STORE_PREPEND) {
+    } else if (store_joins(store) && store->body != NULL && store->body->is_stored) {
+        outcome = FW_IS_LARGE;
+    } else if (store_joins(store)) {
         while (!append_try(local, key, store, &outcome)) {
         }
     } else {

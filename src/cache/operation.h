@@ -29,6 +29,10 @@ enum fw_outcome {
     FW_NO_MEMORY,
     FW_NOT_A_NUMBER, /* What is there cannot be counted up or down. */
     FW_IS_LOCKED,    /* By another client (an extension; see locks.h). */
+    /* Of values in a file (large.h): */
+    FW_IS_LARGE, /* It is there, or would be, and cannot be appended to. */
+    FW_NO_SPACE, /* The file or its disk is full. */
+    FW_DISK_FAILED,
 };
 
 enum fw_store_mode {
@@ -53,9 +57,10 @@ struct fw_store {
     const char *bytes;
     uint32_t length;
     struct fw_body *body;
-    uint32_t client;    /* Who asks, for locks; 0: nobody. */
-    uint64_t cas_is;    /* Answer: the CAS of the item stored. */
-    uint32_t length_is; /* Answer: the length of the value as stored. */
+    enum fw_outcome refusal; /* Not FW_DONE: it could not be kept while it came, and this is why. */
+    uint32_t client;         /* Who asks, for locks; 0: nobody. */
+    uint64_t cas_is;         /* Answer: the CAS of the item stored. */
+    uint32_t length_is;      /* Answer: the length of the value as stored. */
 };
 
 /*
@@ -71,17 +76,20 @@ static inline bool fw_operation_fits(const struct fw_cache *cache, size_t key_le
     return size <= cache->settings.item_size_max;
 }
 
+/* Why a store failed, for clients of the text protocols; of those outcomes that are errors. */
+const char *fw_operation_error(enum fw_outcome outcome);
+
 /*
- * Of a set that fails with NO_MEMORY or TOO_LARGE an older item of that key is gone: better a miss
- * than a value that the client thinks is replaced. An append whose result would be too large is
- * NOT_STORED, as memcached has it.
+ * Of a set that fails with NO_MEMORY or TOO_LARGE, or as those of large values do, an older item of
+ * that key is gone: better a miss than a value that the client thinks is replaced. An append whose
+ * result would be too large is NOT_STORED, as memcached has it.
  */
 enum fw_outcome fw_operation_store(struct fw_cache_local *local, const struct fw_key *key,
                                    struct fw_store *store);
 
 /*
  * For who knows before the value has come that it will not be stored: does what store() does when
- * it fails with `outcome`, TOO_LARGE or NO_MEMORY, and returns it.
+ * it fails with `outcome`, such an error, and returns it.
  */
 enum fw_outcome fw_operation_refuse(struct fw_cache_local *local, const struct fw_key *key,
                                     enum fw_store_mode mode, enum fw_outcome outcome);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cache/large.h"
 #include "cache/operation.h"
 #include "cache/session.h"
 
@@ -34,6 +35,7 @@ enum fw_parsed {
     FW_PARSED_OUTPUT, /* The reply has no room. */
     FW_PARSED_CLOSE,  /* No more is read from this client. */
     FW_PARSED_HELD,   /* The server wants it to be given again later. */
+    FW_PARSED_DISK,   /* A window of a large value has to be written before there is room. */
 };
 
 /*
@@ -68,8 +70,10 @@ struct fw_pending {
     enum fw_parsed (*complete)(struct fw_session *session, struct fw_cache_local *local,
                                struct fw_input *input);
     struct fw_store store; /* With the body. */
+    uint32_t length;       /* Of the value. */
     uint32_t filled;
-    uint32_t opaque; /* Of the binary protocol, with opcode and what it needs to answer. */
+    struct fw_window window; /* Through which it goes if it is to be in a file. */
+    uint32_t opaque;         /* Of the binary protocol, with opcode and what it needs to answer. */
     uint8_t opcode;
     bool is_quiet;
     uint8_t key_length;
@@ -79,11 +83,16 @@ struct fw_pending {
 };
 
 /*
- * Begins a large value: makes the struct, with a copy of `line`, and a body of `length`. NULL: no
- * memory; the parser answers that and swallows. The session is in BODY then.
+ * Begins a large value: makes the struct, with a copy of `line`, and a body of `length`, in a file
+ * if it is long enough for that. NULL: it cannot be, and `*why` says why not; the parser answers
+ * that and swallows. The session is in BODY then.
  */
 struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
-                                     uint32_t length, const char *line, size_t line_length);
+                                     uint32_t length, const char *line, size_t line_length,
+                                     enum fw_outcome *why);
+
+/* It is not stored. */
+void fw_pending_drop_body(struct fw_pending *pending, struct fw_cache_local *local);
 
 /*
  * A list under way. `step` writes what there is room for; FW_PARSED: it is complete,

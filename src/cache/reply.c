@@ -11,6 +11,7 @@ static void reply_begin(struct fw_reply *reply)
     reply->piece_begin = reply->buffer;
     reply->piece_count = 0;
     reply->body_bytes = 0;
+    reply->has_stored = false;
 }
 
 void fw_reply_init(struct fw_reply *reply, struct fw_table_local *table)
@@ -39,7 +40,8 @@ void fw_reply_add_body(struct fw_reply *reply, struct fw_body *body)
     FW_ASSERT(fw_reply_has_pieces(reply));
     reply_close_piece(reply);
     reply->pieces[reply->piece_count] =
-        (struct iovec){.iov_base = body->bytes, .iov_len = body->length};
+        (struct iovec){.iov_base = body->is_stored ? NULL : body->bytes, .iov_len = body->length};
+    reply->has_stored = reply->has_stored || body->is_stored;
     reply->bodies[reply->piece_count] = fw_body_ref(body);
     reply->piece_count++;
     reply->body_bytes += body->length;

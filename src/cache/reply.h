@@ -14,6 +14,9 @@
  *
  * fw_reply_mark() and fw_reply_rewind() take back what a command had written before it failed.
  *
+ * A value that is in a file (large.h) is a piece without an address. Who sends the reply fetches it
+ * when its turn comes (server/unsent.h).
+ *
  * Ownership: a piece that refers to a body holds a reference until the piece is sent or dropped.
  * Concurrency: none; belongs to the turn.
  */
@@ -47,6 +50,7 @@ struct fw_reply {
     char *piece_begin;            /* Of the bytes that are in no piece yet. */
     uint32_t piece_count;
     uint64_t body_bytes; /* In pieces that refer to bodies. */
+    bool has_stored;     /* One of them may be in a file: it has no address. */
     struct iovec pieces[FW_REPLY_PIECES_MAX];
     struct fw_body *bodies[FW_REPLY_PIECES_MAX]; /* NULL for bytes of the buffer. */
     char buffer[FW_REPLY_SIZE];

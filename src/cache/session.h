@@ -15,6 +15,9 @@
  *
  *   - a value longer than FW_ITEM_INLINE_MAX is received into its body: fw_session_body() says
  *     where the bytes shall go, so that they are not copied at all;
+ *   - one that will be in a file (large.h) is received into a window of memory, and whenever that
+ *     is full a run ends with DISK: the server writes the window and says what came of it. If the
+ *     disk refuses it the rest of the value is dropped as it comes, and the answer is an error;
  *   - a `get` of very many keys is kept aside until its line has ended, as a client may send all of
  *     it before it reads anything; beyond FW_SESSION_HOARD_MAX it is answered as it comes;
  *   - what is refused (too large, no memory) is swallowed, however long it is;
@@ -22,9 +25,9 @@
  *
  * A run ends because the input is used up (INPUT), because the reply is full (OUTPUT), because the
  * connection has had its share (TURN), because it is over (CLOSE: quit, garbage, wrong password),
- * or because the server holds the next command (HELD, see gate.h). In every case what was replied
- * so far is sent first. A share is counted in commands and in keys, so that who gets a hundred with
- * each command holds others up no longer.
+ * because the server holds the next command (HELD, see gate.h), or because a window is full (DISK).
+ * In every case what was replied so far is sent first. A share is counted in commands and in keys,
+ * so that who gets a hundred with each command holds others up no longer.
  *
  * What a run has cost is told by fw_session_cost(); it is what tenants pay with.
  *
@@ -59,6 +62,7 @@ enum fw_session_state {
     FW_SESSION_CLOSED,
 };
 
+struct fw_window;
 struct fw_pending; /* A large value under way, with the key and all else of its command. */
 struct fw_listing; /* A list under way. */
 struct fw_hoard;   /* The line of a very long get. */
@@ -86,6 +90,7 @@ enum fw_session_end {
     FW_SESSION_TURN,
     FW_SESSION_CLOSE,
     FW_SESSION_HELD,
+    FW_SESSION_DISK,
 };
 
 struct fw_session_step {
@@ -126,3 +131,11 @@ void fw_session_log_in(struct fw_session *session, const char *user, size_t leng
  */
 char *fw_session_body(struct fw_session *session, size_t *room);
 void fw_session_body_received(struct fw_session *session, size_t count);
+
+/*
+ * After DISK: the body that is under way, and the window with the next `*size` bytes of it.
+ * written() says that they are in the file, or the negative errno with which they are not.
+ */
+struct fw_body *fw_session_window(struct fw_session *session, const struct fw_window **window,
+                                  uint32_t *size);
+void fw_session_written(struct fw_session *session, struct fw_cache_local *local, int result);

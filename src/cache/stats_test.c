@@ -184,7 +184,7 @@ static const char *say_tightly(const char *said, size_t room)
 static void test_sizes(void **state)
 {
     (void)state;
-    enum { MIB = 1 << 20, BODY = 8 + 14 + 1 + 8, MANY = 5000 };
+    enum { MIB = 1 << 20, BODY = 16 + 14 + 1 + 8, MANY = 5000 };
     converse->cache.settings.has_sizes = true;
     converse->cache.settings.item_size_max = 4 * MIB;
     assert_string_equal(ask("stats sizes\r\n"), "END\r\n");

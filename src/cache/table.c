@@ -85,6 +85,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     memset(made, 0, sizeof *made);
     made->seed = config->seed;
     made->is_evicting = config->is_evicting;
+    made->large = config->large;
     int rc = -ENOMEM;
     /* Where addresses are limited the table does with less: the limit cannot be raised then. */
     for (uint64_t headroom = MEMORY_HEADROOM; rc != 0 && headroom > 0; headroom /= 2) {
@@ -270,6 +271,11 @@ void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_
     }
 }
 
+struct fw_large *fw_table_large(const struct fw_table *table)
+{
+    return table->large;
+}
+
 /* Memory. */
 
 bool fw_local_log_open(struct fw_table_local *local, enum fw_queue queue, size_t size,
@@ -389,8 +395,13 @@ bool fw_table_reserve(struct fw_table_local *local, size_t size)
 
 struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
 {
-    struct fw_table *table = local->table;
     FW_ASSERT(length > FW_ITEM_INLINE_MAX);
+    return fw_local_body(local, length);
+}
+
+struct fw_body *fw_local_body(struct fw_table_local *local, uint32_t length)
+{
+    struct fw_table *table = local->table;
     /* Relaxed: the limit stands alone. */
     uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
     if (length > FW_BODY_LENGTH_MAX || fw_bodies_size(&table->bodies, length) > limit / 4 * 3) {
@@ -431,6 +442,9 @@ void fw_body_unref(struct fw_table_local *local, struct fw_body *body)
     uint32_t before = atomic_fetch_sub_explicit(&body->references, 1, memory_order_acq_rel);
     FW_ASSERT(before > 0);
     if (before == 1) {
+        if (FW_UNLIKELY(body->is_stored)) {
+            fw_large_forget(local->table->large, body);
+        }
         fw_bodies_free(&local->table->bodies, body);
     }
 }
@@ -476,7 +490,7 @@ void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
     int64_t bytes = (int64_t)size;
     fw_arena_bury(&table->arena, fw_arena_place(&table->arena, item), size);
     if ((item->bits & FW_ITEM_BODY) != 0) {
-        bytes += fw_item_length(item);
+        bytes += fw_item_outside(item);
         FW_ASSERT(local->dead_count < FW_DEAD_BODIES_MAX);
         local->dead[local->dead_count++] = fw_item_body(item);
     }
@@ -682,8 +696,11 @@ struct fw_item *fw_hold_attach(struct fw_hold *hold, struct fw_body *body, uint8
     struct fw_item *item = hold_renew(hold, body->length, fields);
     item->bits |= FW_ITEM_BODY;
     memcpy(fw_item_value(item), &body, sizeof(void *));
-    fw_local_gauge(&local->counts.bytes, body->length);
-    local->logs[FW_PROBATION].bodies += body->length;
+    fw_local_gauge(&local->counts.bytes, body->room);
+    local->logs[FW_PROBATION].bodies += body->room;
+    if (FW_UNLIKELY(body->is_stored)) {
+        fw_large_enlist(local->table->large, body, hold->key);
+    }
     return item;
 }
 
@@ -733,7 +750,7 @@ static void hold_widen(struct fw_hold *hold, uint8_t fields)
         fw_item_set_cas(item, cas);
     }
     memcpy(fw_item_value(item), fw_item_value(old), item->tail_length);
-    log->bodies += (item->bits & FW_ITEM_BODY) != 0 ? fw_item_length(item) : 0;
+    log->bodies += fw_item_outside(item);
     fw_arena_bury(&table->arena, fw_arena_place(&table->arena, old), size_old);
     hold_place(hold, item);
     fw_local_gauge(&local->counts.bytes, (int64_t)(size - size_old));

@@ -66,11 +66,13 @@ struct fw_table_local;
 struct fw_bucket;
 struct fw_slot;
 struct fw_changes;
+struct fw_large;
 
 struct fw_table_config {
     uint64_t memory;  /* Bytes, for records, bodies, buckets and what they need to be managed. */
     bool is_evicting; /* Else a full table refuses (memcached's -M). */
     uint64_t seed;    /* Of the hash; drawn at random unless tests want the same twice. */
+    struct fw_large *large; /* Where values in a file are kept; NULL: nowhere. Outlives it. */
 };
 
 /* Counted by each local; only its writer writes. Relaxed, as in base/metrics.h. */
@@ -173,6 +175,9 @@ void fw_hold_remove(struct fw_hold *hold);
 
 /* Marks it as read: clears its age, sets FETCHED and `accessed`. Writes only what changes. */
 void fw_hold_access(struct fw_hold *hold);
+
+/* The space of its large values, or NULL. */
+struct fw_large *fw_table_large(const struct fw_table *table);
 
 /* A body for a value under way, with one reference; NULL: no memory. */
 struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length);

@@ -27,6 +27,7 @@
 #include "cache/budget.h"
 #include "cache/changes.h"
 #include "cache/ghost.h"
+#include "cache/large.h"
 #include "cache/share.h"
 #include "cache/table.h"
 
@@ -40,7 +41,8 @@ struct fw_table {
     /* Constant once made. */
     uint64_t seed;
     bool is_evicting;
-    uint64_t memory_max; /* What addresses were reserved for. */
+    uint64_t memory_max;    /* What addresses were reserved for. */
+    struct fw_large *large; /* The caller's, or NULL. */
     struct fw_ghosts ghosts;
     struct fw_changes changes; /* Beside what is constant: what writers look at hardly changes. */
 
@@ -201,6 +203,9 @@ static inline uint64_t fw_table_items(const struct fw_table *table)
  * memory is short. So memory is there when it is needed, and nobody waits for more than such steps.
  */
 void fw_local_tend(struct fw_table_local *local);
+
+/* A body of any length, for which memory is made if need be; NULL: there is none. */
+struct fw_body *fw_local_body(struct fw_table_local *local, uint32_t length);
 
 /* Lets go of bodies that died. No bucket is locked. */
 void fw_local_drop_bodies(struct fw_table_local *local);

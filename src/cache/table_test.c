@@ -363,16 +363,16 @@ static void test_body_sizes(void **state)
     (void)state;
     struct fw_bodies bodies = {.unit = 4096};
     assert_int_equal(fw_bodies_size(&bodies, 8193), 3 * 4096);
-    assert_int_equal(fw_bodies_size(&bodies, 3 * 4096 - 8), 3 * 4096);
-    assert_int_equal(fw_bodies_size(&bodies, 3 * 4096 - 7), 4 * 4096);
+    assert_int_equal(fw_bodies_size(&bodies, 3 * 4096 - 16), 3 * 4096);
+    assert_int_equal(fw_bodies_size(&bodies, 3 * 4096 - 15), 4 * 4096);
     assert_int_equal(fw_bodies_size(&bodies, 9 * 4096), 10 * 4096);
     assert_int_equal(fw_bodies_size(&bodies, 16 * 4096), 20 * 4096);
     assert_int_equal(fw_bodies_size(&bodies, FW_BODY_LENGTH_MAX), FW_BODY_LENGTH_MAX / 4 * 5);
     uint64_t before = 0;
     for (uint64_t length = 8193; length <= FW_BODY_LENGTH_MAX; length += length / 50) {
         uint64_t size = fw_bodies_size(&bodies, (uint32_t)length);
-        assert_true(size >= length + 8 && size >= before && size % 4096 == 0);
-        assert_true(size <= (length + 8 + 4095) / 4096 * 4096 * 5 / 4);
+        assert_true(size >= length + 16 && size >= before && size % 4096 == 0);
+        assert_true(size <= (length + 16 + 4095) / 4096 * 4096 * 5 / 4);
         before = size;
     }
 }

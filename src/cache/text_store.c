@@ -50,14 +50,16 @@ static void answer(struct fw_cache_local *local, enum fw_outcome outcome)
     case FW_NOT_FOUND:
         FW_REPLY_ADD(reply, "NOT_FOUND\r\n");
         break;
-    case FW_TOO_LARGE:
-        FW_REPLY_ADD(reply, "SERVER_ERROR object too large for cache\r\n");
-        break;
-    case FW_NO_MEMORY:
-        FW_REPLY_ADD(reply, "SERVER_ERROR out of memory storing object\r\n");
-        break;
     case FW_IS_LOCKED:
         FW_REPLY_ADD(reply, "LOCKED\r\n");
+        break;
+    case FW_TOO_LARGE:
+    case FW_NO_MEMORY:
+    case FW_IS_LARGE:
+    case FW_NO_SPACE:
+    case FW_DISK_FAILED:
+        fw_reply_add(reply, fw_operation_error(outcome), strlen(fw_operation_error(outcome)));
+        FW_REPLY_ADD(reply, "\r\n");
         break;
     case FW_NOT_A_NUMBER:
         FW_ASSERT(false); /* Is not for stores. */
@@ -113,10 +115,7 @@ static enum fw_parsed pending_complete(struct fw_session *session, struct fw_cac
     struct fw_key key = fw_table_key(local->table, pending->key, pending->key_length);
     store_and_answer(local, &key, &pending->store, input->next, pending->is_quiet);
     input->next += VALUE_END;
-    if (pending->store.body != NULL) {
-        fw_body_unref(local->table, pending->store.body);
-        pending->store.body = NULL;
-    }
+    fw_pending_drop_body(pending, local);
     return FW_PARSED;
 }
 
@@ -138,9 +137,10 @@ static enum fw_parsed request_refuse(struct fw_session *session, struct fw_cache
 static enum fw_parsed request_begin_body(struct fw_session *session, struct fw_cache_local *local,
                                          struct fw_input *input, const struct request *request)
 {
-    struct fw_pending *pending = fw_pending_create(session, local, request->length, "", 0);
+    enum fw_outcome why;
+    struct fw_pending *pending = fw_pending_create(session, local, request->length, "", 0, &why);
     if (pending == NULL) {
-        return request_refuse(session, local, input, request, FW_NO_MEMORY);
+        return request_refuse(session, local, input, request, why);
     }
     struct fw_body *body = pending->store.body;
     pending->store = request_store(session, local, request);

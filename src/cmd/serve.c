@@ -87,6 +87,7 @@ static const struct fw_option serve_options[] = {
 enum {
     TABLE_SERVER,
     TABLE_COUNTER,
+    TABLE_LARGE,
     TABLE_REPL,
     TABLE_LEASE,
     TABLE_VOLUME,
@@ -127,6 +128,8 @@ static void serve_tables(struct serve *serve)
             TABLE("server", fw_server_options, fw_server_options_count, &serve->server, true),
         [TABLE_COUNTER] = TABLE("counter", fw_server_counters_options,
                                 fw_server_counters_options_count, &serve->server.counters, false),
+        [TABLE_LARGE] = TABLE("large", fw_server_large_options, fw_server_large_options_count,
+                              &serve->server.large, false),
         [TABLE_REPL] =
             TABLE("repl", fw_repl_options, fw_repl_options_count, &serve->server.repl, false),
         [TABLE_LEASE] = TABLE("lease", fw_server_lease_options, fw_server_lease_options_count,

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -214,6 +216,54 @@ void fw_file_reader_close(struct fw_file_reader *reader)
         (void)close(reader->fd);
     }
     reader->fd = -1;
+}
+
+/* A file in that folder that has no name, or has none any more. */
+static int nameless_open(const char *folder)
+{
+    int fd = fw_file_open(folder, O_TMPFILE | O_RDWR | O_EXCL, 0600);
+    if (fd != -EOPNOTSUPP && fd != -EISDIR) {
+        return fd;
+    }
+    /* A file system that knows no such files: it has a name for a moment. */
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/fairway.XXXXXX", folder);
+    if (length < 0 || (size_t)length >= sizeof path) {
+        return -ENAMETOOLONG;
+    }
+    fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    (void)unlink(path);
+    return fd;
+}
+
+int fw_file_temporary_open(struct fw_file_temporary *temporary, const char *folder, uint64_t size,
+                           struct fw_reason *reason)
+{
+    int fd = nameless_open(folder);
+    if (fd < 0) {
+        return fw_file_failed(reason, fd, "make a file in", folder);
+    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
+        size = limit.rlim_cur;
+    }
+    if (ftruncate(fd, (off_t)size) != 0) {
+        int rc = fw_file_failed(reason, -errno, "make a file in", folder);
+        (void)close(fd);
+        return rc;
+    }
+    *temporary = (struct fw_file_temporary){.fd = fd, .size = size};
+    (void)snprintf(temporary->path, sizeof temporary->path, "/proc/self/fd/%d", fd);
+    return 0;
+}
+
+void fw_file_temporary_close(struct fw_file_temporary *temporary)
+{
+    (void)close(temporary->fd);
+    temporary->fd = -1;
 }
 
 int fw_file_remove(const char *path, struct fw_reason *reason)

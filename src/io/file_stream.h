@@ -60,6 +60,21 @@ FW_MUST_CHECK ssize_t fw_file_reader_read(struct fw_file_reader *reader, void *b
 FW_MUST_CHECK bool fw_file_reader_rewind(struct fw_file_reader *reader);
 void fw_file_reader_close(struct fw_file_reader *reader);
 
+/*
+ * A file without a name, which is gone when its last descriptor is closed, however the process
+ * ends. Others in this process open it by `path`, as long as `fd` is open.
+ */
+struct fw_file_temporary {
+    int fd;
+    char path[32];
+    uint64_t size; /* What was asked for, or less where the process may not have such files. */
+};
+
+/* In that folder. Nothing is behind its bytes before they are written. */
+FW_MUST_CHECK int fw_file_temporary_open(struct fw_file_temporary *temporary, const char *folder,
+                                         uint64_t size, struct fw_reason *reason);
+void fw_file_temporary_close(struct fw_file_temporary *temporary);
+
 /* Removes a file. 0, also where there was none, or a negative errno with the reason. */
 FW_MUST_CHECK int fw_file_remove(const char *path, struct fw_reason *reason);
 

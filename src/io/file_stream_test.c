@@ -261,6 +261,54 @@ static void test_readers(void **state)
     (void)close(ends[0]);
 }
 
+/* A file that only its descriptors know, of any length and with nothing in it. */
+static void check_temporary(void)
+{
+    enum { SIZE = 1 << 30 };
+    struct fw_reason reason;
+    struct fw_file_temporary temporary;
+    struct stat status;
+    assert_int_equal(fw_file_temporary_open(&temporary, folder, SIZE, &reason), 0);
+    assert_int_equal(temporary.size, SIZE);
+    assert_int_equal(folder_empty(), 0);
+    int fd = open(temporary.path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "abc", 3, SIZE - 3), 3);
+    (void)close(fd);
+    char read[4] = "";
+    assert_int_equal(pread(temporary.fd, read, 3, SIZE - 3), 3);
+    assert_string_equal(read, "abc");
+    assert_int_equal(fstat(temporary.fd, &status), 0);
+    assert_int_equal(status.st_size, SIZE);
+    assert_true(status.st_blocks * 512 < SIZE / 2);
+    fw_file_temporary_close(&temporary);
+    assert_int_equal(folder_empty(), 0);
+}
+
+static void test_temporary(void **state)
+{
+    (void)state;
+    check_temporary();
+    refuses_nameless = true;
+    check_temporary();
+    refuses_nameless = false;
+    struct fw_reason reason;
+    struct fw_file_temporary temporary;
+    assert_int_equal(fw_file_temporary_open(&temporary, "/no/such", 4096, &reason), -ENOENT);
+    assert_non_null(strstr(reason.text, "cannot make a file in /no/such"));
+    /* Where files may not be that long it is as long as it may be. */
+    struct rlimit before;
+    struct rlimit limit = {.rlim_cur = 8192};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    int rc = fw_file_temporary_open(&temporary, folder, 1 << 20, &reason);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(temporary.size, 8192);
+    fw_file_temporary_close(&temporary);
+}
+
 static void test_remove(void **state)
 {
     (void)state;
@@ -284,6 +332,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_name_is_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_devices_and_folders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_readers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_temporary, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_remove, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("io/file_stream", tests, NULL, NULL);

@@ -19,6 +19,7 @@ enum outcome {
     IDLE, /* All that has come is answered. */
     MORE, /* There is more to do: another turn, when it is admitted. */
     KEPT, /* The socket did not take all of the reply. */
+    FULL, /* A part of a large value is to be written to the file. */
     OVER, /* Close it. */
 };
 
@@ -325,8 +326,11 @@ static bool reply_send(struct fw_connection *connection)
         fw_reply_clear(reply);
         return false;
     }
-    ssize_t sent = fw_stream_send_now(&connection->stream, reply->pieces, (int)count);
-    sent = sent == -EAGAIN ? 0 : sent;
+    ssize_t sent = 0;
+    if (FW_LIKELY(!reply->has_stored)) { /* Else all of it is sent in SEND, bit by bit. */
+        sent = fw_stream_send_now(&connection->stream, reply->pieces, (int)count);
+        sent = sent == -EAGAIN ? 0 : sent;
+    }
     bool is_whole = sent >= 0;
     if (sent >= 0) {
         fw_counter_add(&core->metrics->bytes_written, (uint64_t)sent);
@@ -339,6 +343,15 @@ static bool reply_send(struct fw_connection *connection)
     return is_whole;
 }
 
+/* Nobody is at it. */
+static void transfer_drop(struct fw_connection *connection)
+{
+    if (connection->transfer != NULL) {
+        fw_transfer_destroy(connection->transfer, connection->core->cache.table);
+        connection->transfer = NULL;
+    }
+}
+
 static void connection_sent(struct fw_stream *stream, ssize_t result)
 {
     struct fw_connection *connection = connection_of(stream);
@@ -349,6 +362,7 @@ static void connection_sent(struct fw_stream *stream, ssize_t result)
 
 static void unsent_drop(struct fw_connection *connection)
 {
+    transfer_drop(connection);
     if (connection->unsent != NULL) {
         fw_unsent_destroy(connection->unsent, connection->core->cache.table);
         connection->unsent = NULL;
@@ -409,7 +423,7 @@ static bool connection_depart(struct fw_fom *fom)
     struct fw_connection *connection = connection_of_fom(fom);
     struct fw_server_core *core = connection->core;
     if (!connection->is_open || connection->is_closing || core->admitted == connection ||
-        connection->unsent != NULL) {
+        connection->unsent != NULL || connection->transfer != NULL) {
         return false; /* It has something under way here. */
     }
     connection->is_admitted = false; /* By nobody: it is still to be read, over there. */
@@ -557,6 +571,8 @@ static enum outcome connection_turn(struct fw_connection *connection)
         return connection_flush(connection, MORE);
     case FW_SESSION_TURN:
         return MORE;
+    case FW_SESSION_DISK:
+        return FULL;
     case FW_SESSION_HELD:
         connection_give_to(connection, connection->held);
         return MORE;
@@ -696,6 +712,8 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     case KEPT:
         return fw_fom_goto(fom,
                            connection->doubt != NULL ? FW_CONNECTION_HOLD : FW_CONNECTION_SEND);
+    case FULL:
+        return fw_fom_goto(fom, FW_CONNECTION_DISK);
     case OVER:
         break;
     }
@@ -718,6 +736,67 @@ static enum fw_step connection_hold(struct fw_connection *connection)
     return fw_fom_goto(fom, FW_CONNECTION_SEND);
 }
 
+/* ---- large values -------------------------------------------------------------------------- */
+
+/* The job kernel has it, or will have it when it is less busy. */
+static enum fw_step transfer_begin(struct fw_connection *connection)
+{
+    struct fw_fom *fom = &connection->fom;
+    if (fw_transfer_start(connection->transfer, fom) == 0) {
+        return fw_fom_wait(fom, fom->phase);
+    }
+    return fw_fom_wait_until(fom, fom->phase, fw_fom_now(fom) + FW_CONNECTION_BUSY_NS);
+}
+
+/* The one that it has, or a new one; NULL: no memory. */
+static struct fw_transfer *connection_transfer(struct fw_connection *connection, bool is_write)
+{
+    if (connection->transfer == NULL) {
+        connection->transfer = fw_transfer_create(&connection->core->server->large, is_write);
+    }
+    return connection->transfer;
+}
+
+/* In DISK: the session's window goes to the file, and then the session goes on. */
+static enum fw_step connection_write(struct fw_connection *connection)
+{
+    struct fw_cache_local *cache = &connection->core->cache;
+    struct fw_transfer *transfer = connection_transfer(connection, true);
+    int result = transfer != NULL ? transfer->result : -ENOMEM;
+    if (result == -EINPROGRESS) {
+        const struct fw_window *window;
+        transfer->body = fw_session_window(&connection->session, &window, &transfer->size);
+        transfer->window = *window;
+        return transfer_begin(connection);
+    }
+    transfer_drop(connection);
+    if (result != 0) {
+        fw_large_write_failed(&connection->core->server->large);
+    }
+    fw_session_written(&connection->session, cache, result);
+    return connection_go_on(connection);
+}
+
+/* What the next send takes: 0 with the pieces, or as fetch(). */
+static int connection_next(struct fw_connection *connection, const struct iovec **pieces,
+                           int *count)
+{
+    const struct fw_unsent *unsent = connection->unsent;
+    *count = (int)fw_unsent_count(unsent);
+    *pieces = unsent->pieces + unsent->first;
+    if (*count > 0) {
+        return 0;
+    }
+    struct fw_transfer *transfer = connection_transfer(connection, false);
+    if (transfer == NULL) {
+        return -ENOMEM;
+    }
+    *pieces = &transfer->slice;
+    *count = 1;
+    return fw_transfer_look(transfer, &connection->core->cache, unsent->bodies[unsent->first],
+                            unsent->pieces[unsent->first].iov_len, FW_CONNECTION_BODY);
+}
+
 static enum fw_step connection_send(struct fw_connection *connection)
 {
     struct fw_fom *fom = &connection->fom;
@@ -729,8 +808,13 @@ static enum fw_step connection_send(struct fw_connection *connection)
             return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
         }
         if (connection->sent == 0) {
-            connection->sent = fw_stream_send(&connection->stream, unsent->pieces + unsent->first,
-                                              (int)(unsent->count - unsent->first));
+            const struct iovec *pieces;
+            int count;
+            int rc = connection_next(connection, &pieces, &count);
+            if (rc == -EINPROGRESS) {
+                return transfer_begin(connection);
+            }
+            connection->sent = rc == 0 ? fw_stream_send(&connection->stream, pieces, count) : rc;
         }
         if (connection->sent == -EINPROGRESS) {
             connection->sent = 0;
@@ -747,8 +831,25 @@ static enum fw_step connection_send(struct fw_connection *connection)
             unsent_drop(connection);
             return connection_go_on(connection);
         }
+        if (connection->transfer != NULL) { /* Others come in between two slices of a value. */
+            return fw_fom_yield(fom, FW_CONNECTION_SEND);
+        }
     }
     return fw_fom_wait(fom, FW_CONNECTION_SEND);
+}
+
+/*
+ * Somebody else is at a window of it, and it may not touch anything: not even to end. What comes of
+ * it wakes the fom. True: that is so.
+ */
+static bool connection_is_busy(struct fw_connection *connection)
+{
+    struct fw_transfer *transfer = connection->transfer;
+    if (FW_LIKELY(transfer == NULL) || !transfer->is_under_way) {
+        return false;
+    }
+    transfer->is_under_way = !fw_transfer_is_over(transfer);
+    return transfer->is_under_way;
 }
 
 /* Gives back what it has of its core. */
@@ -797,6 +898,9 @@ static enum fw_step connection_tick(struct fw_fom *fom)
 {
     struct fw_connection *connection = connection_of_fom(fom);
     const struct fw_server *server = connection->listening->server;
+    if (FW_UNLIKELY(connection_is_busy(connection))) {
+        return fw_fom_wait(fom, fom->phase);
+    }
     /* Relaxed: who raises it wakes us then. */
     if (FW_UNLIKELY(connection->term !=
                     atomic_load_explicit(&server->replication.term, memory_order_relaxed))) {
@@ -812,6 +916,8 @@ static enum fw_step connection_tick(struct fw_fom *fom)
         return connection_send(connection);
     case FW_CONNECTION_HOLD:
         return connection_hold(connection);
+    case FW_CONNECTION_DISK:
+        return connection_write(connection);
     default:
         return connection_close(connection);
     }
@@ -826,10 +932,11 @@ static enum fw_step connection_tick(struct fw_fom *fom)
 static const struct fw_phase connection_phases[] = {
     {"SERVE",
      FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_HOLD) |
-         FW_PHASE_BIT(FW_CONNECTION_CLOSE),
+         FW_PHASE_BIT(FW_CONNECTION_DISK) | FW_PHASE_BIT(FW_CONNECTION_CLOSE),
      true},
     {"SEND", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
     {"HOLD", FW_PHASE_BIT(FW_CONNECTION_SEND) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
+    {"DISK", FW_PHASE_BIT(FW_CONNECTION_SERVE) | FW_PHASE_BIT(FW_CONNECTION_CLOSE), true},
     {"CLOSE", FW_PHASE_BIT(FW_PHASE_FINISHED), false},
 };
 

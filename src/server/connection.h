@@ -4,8 +4,9 @@
  *
  *       ┌── all is answered, or more to do: waits to be admitted again
  *       ▼   │
- *     SERVE ┴──────────── the socket is full ──────────► SEND
- *       │ ▲ └── slaves have to confirm ──► HOLD ────────►│ │
+ *     SERVE ┴── the socket is full, or a value is in the file ──► SEND
+ *       │ ▲ ▲ └── slaves have to confirm ──► HOLD ──────►│ │
+ *       │ │ └─► DISK: a part of a value is written       │ │
  *       │ └──────────────── all is sent ─────────────────┘ │
  *       └─── quit, end, error ──────► CLOSE ◄──────────────┘
  *
@@ -44,7 +45,8 @@
  *     single busy connection copies nothing, and an idle one pays for what it left unfinished;
  *   - a reply that the socket does not take is kept (server/unsent.h), and nothing is read
  * meanwhile;
- *   - a large value is received into its own place in the table's memory.
+ *   - a large value is received into its own place in the table's memory; if it shall be in a file
+ *     it goes there window by window, in DISK, and comes back so in SEND (server/large.h).
  *
  * Ownership: foms live in the domain's pools. The server's list of connections, under its lock, is
  * for who looks from outside (stats, drain): a connection leaves it before it closes its socket.
@@ -65,6 +67,7 @@
 #include "base/wheel.h"
 #include "cache/cache.h"
 #include "cache/session.h"
+#include "io/clock.h"
 #include "io/reactor.h"
 #include "sched/rules.h"
 #include "server/doubt.h"
@@ -73,13 +76,14 @@
 
 struct fw_core;
 struct fw_server;
+struct fw_transfer;
 struct fw_listening;
 struct fw_connection;
 struct fw_ruling;
 
 enum {
     FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
-    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value. */
+    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value; or sent. */
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
     /* Where tenants are set apart, in the units of fw_session_cost(): */
@@ -89,6 +93,9 @@ enum {
     FW_CONNECTION_LOOKS = 32,      /* up to so often. */
     FW_CONNECTION_TURN_COST = 8,   /* What a turn's system calls add. */
 };
+
+/* How long a transfer waits before it asks a busy job kernel again. */
+#define FW_CONNECTION_BUSY_NS (5 * FW_NS_PER_MS)
 
 /* What the connections of one core share; the turn's. */
 struct fw_server_core {
@@ -129,7 +136,8 @@ struct fw_connection {
     struct fw_rule_scope scope;
     struct fw_rule_verdict held; /* Whose the command is that was held. */
     struct fw_unsent *unsent;
-    struct fw_doubt *doubt; /* NULL: there is none. */
+    struct fw_doubt *doubt;       /* NULL: there is none. */
+    struct fw_transfer *transfer; /* From or to the file of large values; NULL: none. */
     char *rest; /* Input left over from a turn; NULL: none, or it is in the core's buffer. */
     uint32_t rest_length;
     uint32_t wanted; /* So much input must be there before another run makes sense. */
@@ -146,8 +154,8 @@ struct fw_connection {
     bool is_broken;            /* Something of it was lost: close it. */
     bool is_closing;           /* Has let go of everything; waits for the reactor to do so too. */
     bool is_closed;            /* The reactor has. */
-    ssize_t sent;              /* What the last send that was under way has answered. */
     atomic_bool is_kept;       /* It has something unsent. Relaxed: only shown. */
+    ssize_t sent;              /* What the last send that was under way has answered. */
     _Atomic int64_t active_ns; /* When it was last served. Relaxed: only shown, and its own. */
     struct fw_listening *listening;
     struct fw_list_link link; /* In the server's list; under its lock. */
@@ -158,6 +166,7 @@ enum {
     FW_CONNECTION_SERVE = FW_PHASE_FIRST,
     FW_CONNECTION_SEND,
     FW_CONNECTION_HOLD,
+    FW_CONNECTION_DISK,
     FW_CONNECTION_CLOSE,
 };
 

@@ -14,6 +14,7 @@
 #include "cache/walk.h"
 #include "io/clock.h"
 #include "io/file_stream.h"
+#include "server/large.h"
 
 enum {
     MODE = 0600,
@@ -87,7 +88,7 @@ static struct fw_dump_item item_describe(const struct work *work, struct fw_item
     struct fw_dump_item described = {
         .key = item->key,
         .key_length = item->key_length,
-        .value = fw_item_bytes(item),
+        .value = fw_item_is_stored(item) ? NULL : fw_item_bytes(item),
         .value_length = fw_item_length(item),
         .flags = fw_item_flags(item),
         .cas = fw_item_cas(item),
@@ -104,6 +105,9 @@ static struct fw_dump_item item_describe(const struct work *work, struct fw_item
 static bool save_take(struct fw_item *item, void *context)
 {
     struct unit *unit = context;
+    if (fw_item_is_stored(item)) {
+        return false; /* One at a time, since it has to be read first. */
+    }
     struct fw_dump_item described = item_describe(unit->work, item);
     return fw_dump_block_add(&unit->block, &described);
 }
@@ -137,11 +141,38 @@ static int save_put(struct unit *unit, struct fw_reason *reason)
     return rc;
 }
 
+/* Where values in a file are. */
+static struct fw_large_files *work_files(const struct work *work)
+{
+    return FW_CONTAINER_OF(fw_table_large(work->cache->table), struct fw_large_files, space);
+}
+
+/* The value comes from its file first. One that cannot be read is left out, as by any reader. */
+static int save_add_stored(struct unit *unit)
+{
+    char *value = malloc(unit->body->length);
+    if (value == NULL) {
+        return -ENOMEM;
+    }
+    int rc = fw_large_fetch(work_files(unit->work), unit->body, value);
+    if (rc == 0) {
+        unit->large.value = value;
+        rc = fw_dump_block_add_large(&unit->block, &unit->large) ? 0 : -ENOMEM;
+    }
+    free(value);
+    return rc == -ENOMEM ? rc : 0;
+}
+
 static int save_put_large(struct unit *unit, struct fw_reason *reason)
 {
     int rc = save_put(unit, reason);
-    if (rc == 0 && !fw_dump_block_add_large(&unit->block, &unit->large)) {
-        rc = fw_reason_errno(reason, -ENOMEM, "no memory to write a large item");
+    if (rc == 0) {
+        rc = unit->body->is_stored                                 ? save_add_stored(unit)
+             : fw_dump_block_add_large(&unit->block, &unit->large) ? 0
+                                                                   : -ENOMEM;
+        if (rc != 0) {
+            (void)fw_reason_errno(reason, rc, "no memory to write a large item");
+        }
     }
     fw_body_unref(unit->local, unit->body);
     unit->body = NULL;
@@ -264,6 +295,26 @@ static void item_restore(const struct work *work, struct fw_item *item,
     }
 }
 
+/* A body with the value, in memory or in a file. NULL: there is no room for it, or no disk. */
+static struct fw_body *body_restore(struct unit *unit, const struct fw_dump_item *described)
+{
+    const struct fw_large *large = fw_table_large(unit->work->cache->table);
+    uint32_t length = described->value_length;
+    struct fw_body *body = NULL;
+    if (large == NULL || length <= large->value_min) {
+        body = fw_body_create(unit->local, length);
+        if (body != NULL) {
+            memcpy(body->bytes, described->value, length);
+        }
+    } else if (!unit->work->cache->settings.has_failed_disk &&
+               fw_large_create(unit->local, length, &body) == FW_LARGE_DONE &&
+               fw_large_put(work_files(unit->work), body, described->value) != 0) {
+        fw_body_unref(unit->local, body);
+        body = NULL;
+    }
+    return body;
+}
+
 static bool item_store(struct unit *unit, const struct fw_dump_item *described, uint32_t expires)
 {
     const struct work *work = unit->work;
@@ -273,18 +324,17 @@ static bool item_store(struct unit *unit, const struct fw_dump_item *described, 
     /* One that a client chose is no number of ours. */
     bool has_own_cas = work->number != 0 && described->cas >= work->number;
     uint8_t fields = fw_fields_needed(described->flags, expires, has_own_cas ? described->cas : 0);
-    struct fw_body *body = length > FW_ITEM_INLINE_MAX ? fw_body_create(local, length) : NULL;
+    if (!fw_operation_fits(work->cache, key.length, described->flags, length)) {
+        return false;
+    }
+    struct fw_body *body = length > FW_ITEM_INLINE_MAX ? body_restore(unit, described) : NULL;
     struct fw_hold hold;
-    if (!fw_operation_fits(work->cache, key.length, described->flags, length) ||
-        (length > FW_ITEM_INLINE_MAX && body == NULL) ||
+    if ((length > FW_ITEM_INLINE_MAX && body == NULL) ||
         !fw_table_reserve(local, fw_item_size(key.length, length, FW_ITEM_FIELDS))) {
         if (body != NULL) {
             fw_body_unref(local, body);
         }
         return false;
-    }
-    if (body != NULL) {
-        memcpy(body->bytes, described->value, length);
     }
     fw_table_hold(local, &hold, &key);
     struct fw_item *item;

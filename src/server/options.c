@@ -97,6 +97,24 @@ const struct fw_option fw_server_counters_options[] = {
 };
 const size_t fw_server_counters_options_count = FW_ARRAY_LENGTH(fw_server_counters_options);
 
+#define LARGE(type, field, option_name, ...)                                   \
+    FW_OPTION_##type(struct fw_server_large_config, field, .section = "large", \
+                     .name = option_name, __VA_ARGS__)
+
+const struct fw_option fw_server_large_options[] = {
+    LARGE(SIZE, value_min, "value-min", .default_text = "1m", .min = FW_LARGE_VALUE_MIN,
+          .max = 1 << 30,
+          .help = "values longer than this are kept in a file, as far as --max-item-size allows"),
+    LARGE(SIZE, limit, "limit", .default_text = "4g", .min = 1 << 20, .max = INT64_C(1) << 46,
+          .help = "how large the file may become; beyond that the oldest of its values go"),
+    LARGE(STRING, folder, "directory", .value_name = "PATH",
+          .help = "where to make the file, which has no name there; the environment's TMPDIR, or "
+                  "/var/tmp, if not given"),
+    LARGE(STRING, volume, "volume", .value_name = "PATH",
+          .help = "block device or file to use instead; what is on it is lost"),
+};
+const size_t fw_server_large_options_count = FW_ARRAY_LENGTH(fw_server_large_options);
+
 #define VOLUME(type, field, option_name, ...)                                    \
     FW_OPTION_##type(struct fw_server_volume_config, field, .section = "volume", \
                      .name = option_name, __VA_ARGS__)

@@ -21,6 +21,7 @@
 #include "repl/options.h"
 #include "sched/tenant_options.h"
 #include "server/cluster.h"
+#include "server/large.h"
 #include "server/lease.h"
 #include "server/volumes.h"
 
@@ -66,6 +67,7 @@ struct fw_server_config {
 
     /* Of the parts; each has a table of its own. All zero is sensible. */
     struct fw_server_counters_config counters;
+    struct fw_server_large_config large;
     struct fw_repl_config repl;
     struct fw_server_lease_config lease;
     struct fw_server_volume_config volume;
@@ -84,6 +86,9 @@ extern const size_t fw_server_options_count;
 
 extern const struct fw_option fw_server_counters_options[];
 extern const size_t fw_server_counters_options_count;
+
+extern const struct fw_option fw_server_large_options[];
+extern const size_t fw_server_large_options_count;
 
 extern const struct fw_option fw_server_volume_options[];
 extern const size_t fw_server_volume_options_count;

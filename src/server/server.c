@@ -125,6 +125,10 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
                                          .shutdown = host_shutdown};
     cache->registry = &server->metrics;
     struct fw_table_config table = {.memory = config->memory, .is_evicting = !config->no_evictions};
+    if (server->large.is_made) {
+        table.large = &server->large.space;
+        cache->settings.has_failed_disk = server->large.path == NULL;
+    }
     rc = fw_random_seed(&table.seed);
     if (rc != 0) {
         return fw_reason_errno(reason, rc, "cannot start: no random numbers");
@@ -149,7 +153,9 @@ static void server_end_cache(struct fw_server *server)
 
 static int server_make_domain(struct fw_server *server, struct fw_reason *reason)
 {
-    struct fw_domain_config domain = {.metrics = &server->metrics};
+    struct fw_domain_config domain = {.metrics = &server->metrics,
+                                      .offload = fw_large_offload,
+                                      .offload_context = &server->large};
     const struct fw_engine_config *engine = &server->config.engine;
     if (engine->wait_max_ns > 0) { /* Else nobody has filled it in, and zeros are sensible. */
         int rc = fw_engine_configure(engine, &domain, reason);
@@ -243,6 +249,7 @@ static int server_start_jobs(struct fw_server *server, struct fw_reason *reason)
     if (rc != 0) {
         return fw_reason_set(reason, rc, "cannot make the job kernel: %s", why.text);
     }
+    server->large.jobs = server->jobs;
     rc = fw_jobs_start(server->jobs, &why);
     if (rc != 0) {
         (void)fw_reason_set(reason, rc, "cannot start the job kernel: %s", why.text);
@@ -311,12 +318,18 @@ static int server_start(struct fw_server *server, struct fw_reason *reason)
 
 static int server_make(struct fw_server *server, struct fw_reason *reason)
 {
-    int rc = fw_volumes_check(&server->config.volume, reason);
-    if (rc == 0) {
-        rc = server_make_cache(server, reason);
+    const struct fw_server_config *config = &server->config;
+    int rc = fw_volumes_check(&config->volume, reason);
+    if (rc == 0 && !config->repl.is_enabled) { /* What is replicated is in memory. */
+        rc = fw_large_files_begin(&server->large, &config->large, config->item_size,
+                                  &server->metrics, reason);
     }
     if (rc != 0) {
         return rc;
+    }
+    rc = server_make_cache(server, reason);
+    if (rc != 0) {
+        goto no_cache;
     }
     rc = fw_tenancy_init(server, reason);
     if (rc != 0) {
@@ -350,6 +363,8 @@ no_reactor:
     fw_tenancy_fini(server);
 no_tenants:
     server_end_cache(server);
+no_cache:
+    fw_large_files_end(&server->large);
     return rc;
 }
 
@@ -621,6 +636,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_reactor_destroy(server->reactor);
     fw_tenancy_fini(server);
     server_end_cache(server);
+    fw_large_files_end(&server->large);
     fw_mutex_fini(&server->lock);
     fw_metrics_fini(&server->metrics);
     free(server);

@@ -28,6 +28,7 @@
 #include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
+#include "server/large.h"
 #include "server/options.h"
 #include "server/replication.h"
 #include "server/sweeper.h"
@@ -60,6 +61,7 @@ struct fw_server {
     /* Shared; each has its own rules. */
     struct fw_metrics metrics;
     struct fw_cache cache;
+    struct fw_large_files large;
     struct fw_sweeper sweeper;
     struct fw_volumes volumes;
     struct fw_server_trace trace;

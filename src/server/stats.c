@@ -126,6 +126,13 @@ static void rows_process(const struct rows *rows)
     row_time(rows, "rusage_system", usage.system_us);
 }
 
+static void row_large(const struct fw_metric_value *value, void *context)
+{
+    row_number(context, value->name,
+               value->row->type == FW_METRIC_TYPE_COUNTER ? value->counter
+                                                          : (uint64_t)value->gauge);
+}
+
 static void rows_general(const struct rows *rows)
 {
     const struct fw_server *server = rows->server;
@@ -156,6 +163,10 @@ static void rows_general(const struct rows *rows)
         row_number(rows, "volume_managers", figure(&server->volumes.managers));
         row_number(rows, "volume_agents", figure(&server->volumes.agents));
         row_number(rows, "volume_pool", figure(&server->volumes.pool));
+    }
+    if (server->large.is_made) {
+        struct rows copy = *rows; /* A visitor's context is not constant. */
+        fw_large_visit(&server->large, row_large, &copy);
     }
 }
 

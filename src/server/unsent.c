@@ -36,12 +36,14 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
         if (length == 0) {
             continue;
         }
-        char *from = (char *)reply->pieces[i].iov_base + skipped;
         struct fw_body *body = reply->bodies[i];
+        char *from = NULL; /* Of a value in a file. */
         if (body == NULL) {
-            memcpy(next, from, length);
+            memcpy(next, (char *)reply->pieces[i].iov_base + skipped, length);
             from = next;
             next += length;
+        } else if (!body->is_stored) {
+            from = (char *)reply->pieces[i].iov_base + skipped;
         }
         made->pieces[made->count] = (struct iovec){.iov_base = from, .iov_len = length};
         made->bodies[made->count] = body != NULL ? fw_body_ref(body) : NULL;
@@ -83,13 +85,23 @@ void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_
     unsent->count = count + 1;
 }
 
+uint32_t fw_unsent_count(const struct fw_unsent *unsent)
+{
+    uint32_t count = 0;
+    while (unsent->first + count < unsent->count &&
+           unsent->pieces[unsent->first + count].iov_base != NULL) {
+        count++;
+    }
+    return count;
+}
+
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent)
 {
     while (sent > 0) {
         FW_ASSERT(unsent->first < unsent->count);
         struct iovec *piece = &unsent->pieces[unsent->first];
         size_t part = sent < piece->iov_len ? sent : piece->iov_len;
-        piece->iov_base = (char *)piece->iov_base + part;
+        piece->iov_base = piece->iov_base != NULL ? (char *)piece->iov_base + part : NULL;
         piece->iov_len -= part;
         sent -= part;
         unsent->first += piece->iov_len == 0;

@@ -5,7 +5,8 @@
  * A locality has one reply, which the next connection needs. So bytes are copied, into one piece of
  * memory of just the right size, and large values are kept by reference, since they lie in memory
  * of their own that is shared with the table and counted against its limit. It is bounded by what
- * one reply can hold; nothing more is read from a client that has one.
+ * one reply can hold; nothing more is read from a client that has one. A value in a file is kept by
+ * reference too, as a piece without an address, and how long it is says how much is still to come.
  *
  * Ownership: the connection's. Concurrency: none; belongs to the turn.
  */
@@ -42,6 +43,9 @@ void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table);
  */
 void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_t keep,
                    const char *last, size_t last_length);
+
+/* How many pieces in a row can be sent from where they are; 0: the next one is in a file. */
+uint32_t fw_unsent_count(const struct fw_unsent *unsent);
 
 /* So many bytes have been sent. True: that was all. */
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent);

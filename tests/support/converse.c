@@ -50,7 +50,7 @@ struct converse *converse_create(void)
     return converse_create_large(MEMORY);
 }
 
-struct converse *converse_create_large(uint64_t memory)
+static struct converse *converse_make(void)
 {
     struct converse *converse = aligned_alloc(FW_CACHE_LINE, (sizeof *converse + 63) / 64 * 64);
     FW_ASSERT(converse != NULL);
@@ -67,12 +67,37 @@ struct converse *converse_create_large(uint64_t memory)
                                                   .stats_reset = host_stats_reset,
                                                   .set_verbosity = host_set_verbosity,
                                                   .shutdown = host_shutdown};
-    const struct fw_table_config config = {.memory = memory, .is_evicting = true, .seed = 1};
-    int error = fw_cache_init(&converse->cache, &config, NULL);
+    return converse;
+}
+
+static void converse_begin(struct converse *converse, const struct fw_table_config *config)
+{
+    int error = fw_cache_init(&converse->cache, config, NULL);
     FW_ASSERT(error == 0);
     error = fw_cache_local_init(&converse->local, &converse->cache);
     FW_ASSERT(error == 0);
     fw_session_init(&converse->session, 1);
+}
+
+struct converse *converse_create_large(uint64_t memory)
+{
+    struct converse *converse = converse_make();
+    converse_begin(converse,
+                   &(struct fw_table_config){.memory = memory, .is_evicting = true, .seed = 1});
+    return converse;
+}
+
+struct converse *converse_create_stored(uint32_t value_min, uint64_t space, bool is_evicting)
+{
+    struct converse *converse = converse_make();
+    int error = fw_large_init(&converse->large, value_min, space);
+    converse->file = calloc(1, space);
+    FW_ASSERT(error == 0 && converse->file != NULL);
+    converse->disk_good = UINT32_MAX;
+    converse_begin(converse, &(struct fw_table_config){.memory = MEMORY,
+                                                       .is_evicting = is_evicting,
+                                                       .seed = 1,
+                                                       .large = &converse->large});
     return converse;
 }
 
@@ -82,6 +107,10 @@ void converse_destroy(struct converse *converse)
     fw_cache_local_fini(&converse->local);
     fw_cache_fini(&converse->cache);
     fw_metrics_fini(&converse->registry);
+    if (converse->file != NULL) {
+        fw_large_fini(&converse->large);
+        free(converse->file);
+    }
     free(converse->replies);
     free(converse);
 }
@@ -96,6 +125,42 @@ void converse_reconnect(struct converse *converse)
     converse->is_closed = false;
 }
 
+/* Where a part of a value is in the file, and how much of it in a row. */
+static char *file_at(const struct converse *converse, struct fw_body *body, uint32_t offset,
+                     uint32_t *size)
+{
+    uint32_t left = converse->large.piece_size - offset % converse->large.piece_size;
+    *size = *size < left ? *size : left;
+    return converse->file + fw_large_place(&converse->large, fw_stored_of(body), offset);
+}
+
+static void file_read(const struct converse *converse, struct fw_body *body, char *to)
+{
+    uint32_t size;
+    for (uint32_t done = 0; done < body->length; done += size) {
+        size = body->length - done;
+        const char *from = file_at(converse, body, done, &size);
+        memcpy(to + done, from, size);
+    }
+}
+
+/* Writes the session's window, or refuses to. */
+static void file_write(struct converse *converse)
+{
+    const struct fw_window *window;
+    uint32_t window_size;
+    struct fw_body *body = fw_session_window(&converse->session, &window, &window_size);
+    int result = converse->disk_good > 0 ? 0 : converse->disk_error;
+    uint32_t size;
+    for (uint32_t done = 0; done < window_size && result == 0; done += size) {
+        size = window_size - done;
+        char *to = file_at(converse, body, window->begin + done, &size);
+        memcpy(to, window->bytes + done, size);
+    }
+    converse->disk_good -= result == 0 ? 1 : 0;
+    fw_session_written(&converse->session, &converse->local, result);
+}
+
 static void collect(struct converse *converse)
 {
     struct fw_reply *reply = &converse->local.reply;
@@ -108,7 +173,12 @@ static void collect(struct converse *converse)
             converse->replies = realloc(converse->replies, converse->replies_size);
             FW_ASSERT(converse->replies != NULL);
         }
-        memcpy(converse->replies + converse->replies_length, reply->pieces[i].iov_base, length);
+        char *to = converse->replies + converse->replies_length;
+        if (reply->pieces[i].iov_base != NULL) {
+            memcpy(to, reply->pieces[i].iov_base, length);
+        } else {
+            file_read(converse, reply->bodies[i], to);
+        }
         converse->replies_length += length;
     }
     fw_reply_clear(reply);
@@ -137,7 +207,7 @@ static void run(struct converse *converse)
                   step.consumed > 0 || !fw_reply_is_empty(&converse->local.reply) ||
                   converse->session.state == FW_SESSION_LISTING ||
                   (converse->session.state == FW_SESSION_KEYS && step.keys > 0) ||
-                  step.end == FW_SESSION_HELD);
+                  step.end == FW_SESSION_HELD || step.end == FW_SESSION_DISK);
         converse->runs[step.end]++;
         converse->commands += step.commands;
         converse->keys += step.keys;
@@ -147,7 +217,10 @@ static void run(struct converse *converse)
         collect(converse);
         converse->is_closed = step.end == FW_SESSION_CLOSE;
         goes_on = step.end == FW_SESSION_OUTPUT || step.end == FW_SESSION_TURN ||
-                  step.end == FW_SESSION_HELD;
+                  step.end == FW_SESSION_HELD || step.end == FW_SESSION_DISK;
+        if (step.end == FW_SESSION_DISK) {
+            file_write(converse);
+        }
     }
     FW_ASSERT(converse->is_closed || converse->input_length < FW_SESSION_INPUT_MAX);
     FW_ASSERT(converse->is_closed || converse->wanted > 0);

@@ -6,7 +6,7 @@
  *
  * It does what a connection does with a session, in the smallest form: it keeps what was not
  * consumed, gives bytes of large values straight to their body, and takes the reply away whenever a
- * run has ended.
+ * run has ended. Values that belong into a file go into one of memory, which can be told to fail.
  */
 #pragma once
 
@@ -16,6 +16,7 @@
 
 #include "base/metrics.h"
 #include "cache/cache.h"
+#include "cache/large.h"
 #include "cache/session.h"
 
 enum { CONVERSE_INPUT_MAX = 2 * FW_SESSION_INPUT_MAX };
@@ -31,7 +32,11 @@ struct converse {
     char *replies; /* A string; its bytes may have zeros too. */
     size_t replies_length;
     size_t replies_size;
-    uint64_t runs[5]; /* How many ended in which way, by enum fw_session_end. */
+    struct fw_large large; /* With `file`, or not made. */
+    char *file;
+    int disk_error;     /* With which windows are refused, */
+    uint32_t disk_good; /* once so many more were written. */
+    uint64_t runs[6];   /* How many ended in which way, by enum fw_session_end. */
     uint64_t commands;
     uint64_t keys;
     size_t input_most; /* The longest input that was kept. */
@@ -45,6 +50,8 @@ struct converse {
 /* memcached's settings, and a table of 64 MiB, or of `memory`. Aborts if there is no memory. */
 struct converse *converse_create(void);
 struct converse *converse_create_large(uint64_t memory);
+/* One of 64 MiB that has a file of `space` bytes for values longer than `value_min`. */
+struct converse *converse_create_stored(uint32_t value_min, uint64_t space, bool is_evicting);
 void converse_destroy(struct converse *converse);
 
 /* The session is closed, and another begins on the same cache. What was answered is dropped. */
