@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "engine/core.h"
 #include "sched/tenants.h"
+#include "server/input.h"
 #include "server/state.h"
 
 /* With its place in a pool and in the reactor. The limit is 1 KiB, but there are ten thousands. */
@@ -182,103 +183,6 @@ static void connection_readable(struct fw_stream *stream)
     connection_hand_in(connection);
 }
 
-/* ---- input --------------------------------------------------------------------------------- */
-
-/* Copies what lies in the core's buffer to memory of the connection that left it there. */
-static void input_evict(struct fw_server_core *core)
-{
-    struct fw_connection *owner = core->owner;
-    core->owner = NULL;
-    FW_ASSERT(owner->rest == NULL && core->end > core->begin);
-    owner->rest_length = core->end - core->begin;
-    owner->rest = malloc(owner->rest_length);
-    if (owner->rest == NULL) {
-        owner->is_broken = true; /* It has lost bytes, and learns of it when it next looks. */
-        fw_fom_wake(&owner->fom);
-        return;
-    }
-    memcpy(owner->rest, core->input + core->begin, owner->rest_length);
-}
-
-/* Makes the core's buffer this connection's, with what it had left over at the front. */
-static void input_claim(struct fw_connection *connection)
-{
-    struct fw_server_core *core = connection->core;
-    if (core->owner == connection) {
-        return;
-    }
-    if (core->owner != NULL) {
-        input_evict(core);
-    }
-    core->owner = connection;
-    core->begin = 0;
-    core->end = 0;
-    if (connection->rest != NULL) {
-        memcpy(core->input, connection->rest, connection->rest_length);
-        core->end = connection->rest_length;
-        free(connection->rest);
-        connection->rest = NULL;
-    }
-}
-
-/* What is left in the buffer is this connection's until another needs the buffer. */
-static void input_leave(struct fw_connection *connection)
-{
-    struct fw_server_core *core = connection->core;
-    FW_ASSERT(core->owner == connection);
-    core->owner = core->end > core->begin ? connection : NULL;
-}
-
-/* Ends what the connection has in either place. */
-static void input_drop(struct fw_connection *connection)
-{
-    if (connection->core->owner == connection) {
-        connection->core->owner = NULL;
-    }
-    free(connection->rest);
-    connection->rest = NULL;
-}
-
-/* Has enough come for another run to make sense? */
-static bool input_suffices(const struct fw_connection *connection)
-{
-    const struct fw_server_core *core = connection->core;
-    return core->end - core->begin >= connection->wanted;
-}
-
-/*
- * Receives behind what is there; a large value goes straight to its place. Bytes, 0 at the end of
- * the stream, or a negative errno.
- */
-static ssize_t input_receive(struct fw_connection *connection)
-{
-    struct fw_server_core *core = connection->core;
-    uint32_t length = core->end - core->begin;
-    size_t room = 0;
-    char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
-    if (body != NULL && room > 0) {
-        size_t limit = room < FW_CONNECTION_BODY ? room : FW_CONNECTION_BODY;
-        ssize_t received = fw_stream_receive_now(&connection->stream, body, limit);
-        connection->has_input = limit < room && received == (ssize_t)limit;
-        if (received > 0) {
-            fw_session_body_received(&connection->session, (size_t)received);
-            connection->wanted = (size_t)received < room ? 1 : 0;
-        }
-        return received;
-    }
-    if (core->begin > 0) {
-        memmove(core->input, core->input + core->begin, length);
-        core->begin = 0;
-        core->end = length;
-    }
-    FW_ASSERT(length < sizeof core->input);
-    ssize_t received = fw_stream_receive_now(&connection->stream, core->input + core->end,
-                                             sizeof core->input - length);
-    connection->has_input = false;
-    core->end += received > 0 ? (uint32_t)received : 0;
-    return received;
-}
-
 /* ---- replies ------------------------------------------------------------------------------- */
 
 /* Keeps all behind the first `sent` bytes. False: no memory. */
@@ -432,7 +336,7 @@ static bool connection_depart(struct fw_fom *fom)
         fw_sched_cancel(&core->sched, &connection->request);
     }
     if (core->owner == connection) {
-        input_evict(core);
+        fw_connection_input_evict(core);
     }
     connection->fd = fw_stream_take(&connection->stream);
     connection->is_open = false;
@@ -551,12 +455,12 @@ static enum outcome connection_turn(struct fw_connection *connection)
     struct fw_server_core *core = connection->core;
     ssize_t received = 0;
     if (connection->needs_input) {
-        received = input_receive(connection);
+        received = fw_connection_input_receive(connection);
         if (received <= 0) {
             return received == -EAGAIN ? IDLE : OVER;
         }
         fw_counter_add(&core->metrics->bytes_read, (uint64_t)received);
-        if (!input_suffices(connection)) {
+        if (!fw_connection_input_suffices(connection)) {
             return connection->has_input ? MORE : IDLE;
         }
     }
@@ -697,10 +601,10 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     /* Relaxed: only shown, and its own. */
     atomic_store_explicit(&connection->active_ns, now_ns, memory_order_relaxed);
     core->serving = connection;
-    input_claim(connection);
+    fw_connection_input_claim(connection);
     enum outcome outcome = connection_turns(connection);
     core->serving = NULL;
-    input_leave(connection);
+    fw_connection_input_leave(connection);
     connection_rank(connection);
     fw_repl_nudge(&core->server->replication.repl);
     switch (outcome) {
@@ -856,7 +760,7 @@ static bool connection_is_busy(struct fw_connection *connection)
 static void connection_leave_core(struct fw_connection *connection)
 {
     connection_withdraw(connection);
-    input_drop(connection);
+    fw_connection_input_drop(connection);
     unsent_drop(connection);
     fw_doubt_drop(connection);
     fw_session_fini(&connection->session, &connection->core->cache);

@@ -29,6 +29,7 @@ INBOX = "src/jobs/inbox.c"
 OWNER = "src/jobs/owner.c"
 POST = "src/jobs/post.c"
 CONNECTION = "src/server/connection.c"
+INPUT = "src/server/input.c"
 SERVER = "src/server/server.c"
 BUCKET = "src/cache/bucket.c"
 BUCKET_H = "src/cache/bucket.h"
@@ -275,13 +276,14 @@ MUTANTS = [
            [("jobs->ending && jobs->helping == 0 &&", "jobs->ending &&")]),
 
     # ---- the server
-    Mutant("server-input-not-evicted", CONNECTION, "server-faults",
+    Mutant("server-input-not-evicted", INPUT, "server-faults",
            "what a connection left in the shared buffer is overwritten by the next",
-           [("        input_evict(core);\n    }\n    core->owner = connection;",
+           [("        fw_connection_input_evict(core);\n    }\n    core->owner = connection;",
              "        core->owner = NULL;\n    }\n    core->owner = connection;")]),
     Mutant("server-input-stays-behind", CONNECTION, "server-faults",
            "a connection that moves leaves its input at the old core",
-           [("    if (core->owner == connection) {\n        input_evict(core);\n    }\n    connection->fd",
+           [("    if (core->owner == connection) {\n        fw_connection_input_evict(core);\n    }\n"
+             "    connection->fd",
              "    connection->fd")]),
     Mutant("server-slow-reader-stays-admitted", CONNECTION, "server-faults",
            "others wait for a client that does not read",

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server/input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "engine/core.h"
+#include "server/connection.h"
+
+void fw_connection_input_evict(struct fw_server_core *core)
+{
+    struct fw_connection *owner = core->owner;
+    core->owner = NULL;
+    FW_ASSERT(owner->rest == NULL && core->end > core->begin);
+    owner->rest_length = core->end - core->begin;
+    owner->rest = malloc(owner->rest_length);
+    if (owner->rest == NULL) {
+        owner->is_broken = true; /* It has lost bytes, and learns of it when it next looks. */
+        fw_fom_wake(&owner->fom);
+        return;
+    }
+    memcpy(owner->rest, core->input + core->begin, owner->rest_length);
+}
+
+void fw_connection_input_claim(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    if (core->owner == connection) {
+        return;
+    }
+    if (core->owner != NULL) {
+        fw_connection_input_evict(core);
+    }
+    core->owner = connection;
+    core->begin = 0;
+    core->end = 0;
+    if (connection->rest != NULL) {
+        memcpy(core->input, connection->rest, connection->rest_length);
+        core->end = connection->rest_length;
+        free(connection->rest);
+        connection->rest = NULL;
+    }
+}
+
+void fw_connection_input_leave(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    FW_ASSERT(core->owner == connection);
+    core->owner = core->end > core->begin ? connection : NULL;
+}
+
+void fw_connection_input_drop(struct fw_connection *connection)
+{
+    if (connection->core->owner == connection) {
+        connection->core->owner = NULL;
+    }
+    free(connection->rest);
+    connection->rest = NULL;
+}
+
+bool fw_connection_input_suffices(const struct fw_connection *connection)
+{
+    const struct fw_server_core *core = connection->core;
+    return core->end - core->begin >= connection->wanted;
+}
+
+ssize_t fw_connection_input_receive(struct fw_connection *connection)
+{
+    struct fw_server_core *core = connection->core;
+    uint32_t length = core->end - core->begin;
+    size_t room = 0;
+    char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
+    if (body != NULL && room > 0) {
+        size_t limit = room < FW_CONNECTION_BODY ? room : FW_CONNECTION_BODY;
+        ssize_t received = fw_stream_receive_now(&connection->stream, body, limit);
+        connection->has_input = limit < room && received == (ssize_t)limit;
+        if (received > 0) {
+            fw_session_body_received(&connection->session, (size_t)received);
+            connection->wanted = (size_t)received < room ? 1 : 0;
+        }
+        return received;
+    }
+    if (core->begin > 0) {
+        memmove(core->input, core->input + core->begin, length);
+        core->begin = 0;
+        core->end = length;
+    }
+    FW_ASSERT(length < sizeof core->input);
+    ssize_t received = fw_stream_receive_now(&connection->stream, core->input + core->end,
+                                             sizeof core->input - length);
+    connection->has_input = false;
+    core->end += received > 0 ? (uint32_t)received : 0;
+    return received;
+}
