@@ -42,7 +42,7 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
             memcpy(next, (char *)reply->pieces[i].iov_base + skipped, length);
             from = next;
             next += length;
-        } else if (!body->is_stored) {
+        } else if (reply->pieces[i].iov_base != NULL) {
             from = (char *)reply->pieces[i].iov_base + skipped;
         }
         made->pieces[made->count] = (struct iovec){.iov_base = from, .iov_len = length};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: whatever part of a reply a socket took, the rest is kept, byte for byte and with its large
- * values, however the next sends divide it; and nothing of it stays behind.
+ * values, however the next sends divide it; and nothing of it stays behind. Values in files are
+ * kept too, to be fetched when they are to be sent.
  * Method: a reply of bytes and bodies, cut at every place; what is kept is advanced in steps of all
  * sizes and compared with the reply. The bodies' references are counted before and after.
  */
@@ -174,6 +175,36 @@ static void test_cut_short(void **state)
     assert_int_equal(atomic_load(&body->references), 4);
 }
 
+/* A value in a file has no address: it stops the row, and what is left of it says where it is. */
+static void test_value_in_a_file(void **state)
+{
+    (void)state;
+    fw_reply_clear(reply);
+    body->is_stored = true;
+    FW_REPLY_ADD(reply, "head");
+    fw_reply_add_body(reply, body);
+    FW_REPLY_ADD(reply, "tail");
+    (void)fw_reply_finish(reply);
+    body->is_stored = false; /* It is nobody's but this test's. */
+    assert_true(reply->has_stored);
+    struct fw_unsent *unsent = fw_unsent_create(reply, 0);
+    assert_non_null(unsent);
+    fw_reply_clear(reply);
+    assert_false(reply->has_stored);
+    assert_int_equal(fw_unsent_count(unsent), 1);
+    assert_false(fw_unsent_advance(unsent, 4));
+    assert_int_equal(fw_unsent_count(unsent), 0);
+    assert_false(fw_unsent_advance(unsent, BODY_LENGTH - 1));
+    assert_int_equal(fw_unsent_count(unsent), 0);
+    assert_int_equal(unsent->pieces[unsent->first].iov_len, 1);
+    assert_ptr_equal(unsent->bodies[unsent->first], body);
+    assert_false(fw_unsent_advance(unsent, 2));
+    assert_int_equal(fw_unsent_count(unsent), 1);
+    assert_memory_equal(unsent->pieces[unsent->first].iov_base, "ail", 3);
+    assert_true(fw_unsent_advance(unsent, 3));
+    fw_unsent_destroy(unsent, local);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -190,7 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_REPLY(test_every_cut),           WITH_REPLY(test_steps_across_pieces),
         WITH_REPLY(test_keeps_what_it_needs), WITH_REPLY(test_bodies_that_were_sent),
-        WITH_REPLY(test_cut_short),           WITH_REPLY(test_no_memory),
+        WITH_REPLY(test_cut_short),           WITH_REPLY(test_value_in_a_file),
+        WITH_REPLY(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,10 @@
  * the one before. Nothing else is acceptable: not a miss, not another client's value, not half a
  * reply.
  *
+ * In some runs large values are on a simulated disk, that of every second client. Then the others
+ * must be answered as quickly as ever, however slow the disk is; and if it fails, those whose
+ * values were there may lose them, are told so, and nobody else is.
+ *
  * Clients may read slowly, cores may move between localities and take their connections along, and
  * the server may be told to stop while all this goes on: then connections break, and nothing else.
  */
@@ -26,6 +30,7 @@
 #include "io/reactor.h"
 #include "server/server.h"
 #include "server/state.h"
+#include "simulate/disk.h"
 #include "simulate/network.h"
 #include "simulate/scenarios.h"
 
@@ -39,7 +44,14 @@ enum {
     NODE_CLIENTS = 2,
     NODE_STRANGERS = 3,
     ALARM_TICK_BITS = 10, /* About a microsecond. */
+    DISK_SIZE = 8 << 20,
+    SMALL_MAX = 1000, /* Values of those who have nothing on the disk. */
 };
+
+#define DISK "/dev/values"
+/* Of a disk so slow that whoever waits for it is found out. */
+#define DISK_LATENCY_MIN_NS (200 * SIM_MS)
+#define SMALL_PATIENCE_NS   (100 * SIM_MS)
 
 #define PATIENCE_NS (30 * SIM_S)
 
@@ -52,6 +64,8 @@ static struct shape {
     bool faults;
     bool moves; /* Cores change their localities. */
     bool ends;  /* The server is told to end before the clients have. */
+    bool has_disk;
+    bool has_disk_errors;
     uint64_t threads;
     int64_t idle_timeout_ns;
 } shape;
@@ -75,6 +89,7 @@ struct client {
     bool thinking;
     struct fw_timer alarm; /* It has thought, or waited for a reply, long enough. */
     uint32_t done;         /* Requests. */
+    int64_t asked_ns;      /* When the requests under way were made. */
     struct request requests[BATCH_MAX];
     uint32_t request_count;
     uint32_t answered; /* Of the requests under way. */
@@ -94,12 +109,19 @@ static struct fw_wheel wheel;
 static struct client *clients;
 static uint32_t clients_left;
 
+/* Does nothing of it ever go to the disk? */
+static bool client_is_small(const struct client *client)
+{
+    return !shape.has_disk || client->number % 2 == 0;
+}
+
 /* The value of a version of a key: its name over and over, so that a mix-up is seen. */
 static size_t value_make(const struct client *client, uint32_t key, uint32_t version, char *value)
 {
     char word[48];
     int length = snprintf(word, sizeof word, "<%u/%u/%u>", client->number, key, version);
-    size_t size = (client->number * 7 + version * 4099) % shape.value_max + 1;
+    size_t max = shape.has_disk && client_is_small(client) ? SMALL_MAX : shape.value_max;
+    size_t size = (client->number * 7 + version * 4099) % max + 1;
     for (size_t done = 0; done < size; done += (size_t)length) {
         size_t left = size - done;
         memcpy(value + done, word, left < (size_t)length ? left : (size_t)length);
@@ -167,7 +189,8 @@ static void client_closed(struct fw_stream *stream)
 
 static void client_broken(struct client *client, ssize_t error)
 {
-    if (!shape.faults && !shape.ends && shape.idle_timeout_ns == 0) {
+    bool may_lose = shape.has_disk_errors && !client_is_small(client);
+    if (!shape.faults && !shape.ends && shape.idle_timeout_ns == 0 && !may_lose) {
         sim_fail("client %u lost its connection: %zd", client->number, error);
     }
     (void)fw_wheel_cancel(&wheel, &client->alarm);
@@ -233,6 +256,7 @@ static void client_begin(struct client *client)
     uint32_t count = (uint32_t)sim_between(1, shape.batch_max);
     client->request_count = count < left ? count : left;
     client->answered = 0;
+    client->asked_ns = sim_now();
     client->input_length = 0;
     size_t length = 0;
     for (uint32_t i = 0; i < client->request_count; i++) {
@@ -281,12 +305,17 @@ static size_t reply_whole(const struct client *client)
 static void reply_check(struct client *client, const struct request *request, size_t length)
 {
     struct key *key = &client->keys[request->key];
+    bool may_lose = shape.has_disk_errors && !client_is_small(client);
     bool allowed;
-    if (request->is_set) {
+    if (request->is_set && may_lose && memcmp(client->input, "SERVER_ERROR ", 13) == 0) {
+        allowed = true;
+        key->acknowledged = 0; /* And the value before it is gone too. */
+    } else if (request->is_set) {
         allowed = length == 8 && memcmp(client->input, "STORED\r\n", 8) == 0;
         key->acknowledged = request->version;
     } else {
-        allowed = key->acknowledged == 0 && length == 5 && memcmp(client->input, "END\r\n", 5) == 0;
+        allowed = (key->acknowledged == 0 || may_lose) && length == 5 &&
+                  memcmp(client->input, "END\r\n", 5) == 0;
         for (uint32_t version = key->acknowledged > 0 ? key->acknowledged : 1;
              version <= request->version && !allowed; version++) {
             allowed = reply_is(client, request, version, length);
@@ -343,6 +372,9 @@ static void client_received(struct fw_stream *stream, ssize_t result)
         return;
     }
     SIM_EXPECT(client->input_length == 0);
+    if (shape.has_disk && !shape.faults && client_is_small(client)) {
+        SIM_EXPECT(sim_now() - client->asked_ns < SMALL_PATIENCE_NS);
+    }
     if (client->done == shape.requests) {
         (void)fw_wheel_cancel(&wheel, &client->alarm);
         fw_stream_close(stream);
@@ -501,6 +533,11 @@ static void server_start(void)
                    .wait_max_ns = 60 * SIM_S,
                    .stall_ns = 60 * SIM_S},
     };
+    if (shape.has_disk) {
+        sim_disk_make(DISK, DISK_SIZE, 512);
+        config.large = (struct fw_server_large_config){
+            .value_min = FW_LARGE_VALUE_MIN, .limit = DISK_SIZE, .volume = DISK};
+    }
     struct fw_reason reason;
     int rc = fw_server_create(&server, &config, &reason);
     if (rc != 0) {
@@ -635,4 +672,31 @@ const struct sim_scenario sim_scenario_server_move = {
     .name = "server-move",
     .purpose = "cores move with their connections; no client notices",
     .run = moving_run,
+};
+
+static void large_run(void)
+{
+    struct shape drawn = sim_chance(2) ? storm_draw() : calm_draw();
+    drawn.clients = (uint32_t)sim_between(2, 8);
+    drawn.requests = 40;
+    drawn.batch_max = 2;
+    drawn.value_max = 100000;
+    drawn.has_disk = true;
+    drawn.has_disk_errors = sim_chance(2);
+    drawn.ends = drawn.faults && sim_chance(4);
+    drawn.idle_timeout_ns = 0;
+    if (drawn.has_disk_errors) {
+        sim_disk_weather.error_one_in = (uint32_t)sim_between(2, 50);
+        sim_disk_weather.full_one_in = (uint32_t)sim_between(2, 50);
+    }
+    /* An end waits for what is under way, and not for long. */
+    sim_disk_weather.latency_min_ns = drawn.ends ? SIM_MS : DISK_LATENCY_MIN_NS;
+    sim_disk_weather.latency_max_ns = drawn.ends ? 100 * SIM_MS : 2 * DISK_LATENCY_MIN_NS;
+    run(drawn);
+}
+
+const struct sim_scenario sim_scenario_server_large = {
+    .name = "server-large",
+    .purpose = "values on a slow or failing disk; small requests do not notice",
+    .run = large_run,
 };

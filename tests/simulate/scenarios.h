@@ -53,6 +53,7 @@ extern const struct sim_scenario sim_scenario_sched_rate;
 extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
 extern const struct sim_scenario sim_scenario_server_faults;
+extern const struct sim_scenario sim_scenario_server_large;
 extern const struct sim_scenario sim_scenario_server_move;
 extern const struct sim_scenario sim_scenario_server_stop;
 extern const struct sim_scenario sim_scenario_table;
@@ -93,6 +94,7 @@ extern const struct sim_scenario sim_scenario_thousand;
     &sim_scenario_sched_share, \
     &sim_scenario_server, \
     &sim_scenario_server_faults, \
+    &sim_scenario_server_large, \
     &sim_scenario_server_move, \
     &sim_scenario_server_stop, \
     &sim_scenario_table, \

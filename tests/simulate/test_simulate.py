@@ -59,6 +59,7 @@ HONEST = [
     "sched-share",
     "server",
     "server-faults",
+    "server-large",
     "server-move",
     "server-stop",
     "share",
