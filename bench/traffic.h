@@ -23,7 +23,7 @@
 enum {
     FW_TRAFFIC_KEY_MIN = 8, /* The digits of its number. */
     FW_TRAFFIC_KEY_MAX = 250,
-    FW_TRAFFIC_VALUE_MAX = 1 << 20,
+    FW_TRAFFIC_VALUE_MAX = 4 << 20,
     FW_TRAFFIC_MULTIGET_MAX = 100,
     FW_TRAFFIC_HEADER_SIZE = FW_TRAFFIC_KEY_MAX + 40,
 };

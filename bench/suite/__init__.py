@@ -11,6 +11,7 @@ from . import (
     idle,
     instructions,
     jobs,
+    large,
     log,
     measure,
     memory,
@@ -44,6 +45,7 @@ MODULES = (
     share,
     two,
     bulk,
+    large,
 )
 
 

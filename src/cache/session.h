@@ -132,6 +132,9 @@ void fw_session_log_in(struct fw_session *session, const char *user, size_t leng
 char *fw_session_body(struct fw_session *session, size_t *room);
 void fw_session_body_received(struct fw_session *session, size_t count);
 
+/* Is a value on its way that will be in a file? */
+bool fw_session_is_storing(const struct fw_session *session);
+
 /*
  * After DISK: the body that is under way, and the window with the next `*size` bytes of it.
  * written() says that they are in the file, or the negative errno with which they are not.

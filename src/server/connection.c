@@ -509,10 +509,14 @@ static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uin
     }
 }
 
-/* A dump has more to say for as long as it lasts: others come in between, who may be new. */
-static bool connection_is_listing(const struct fw_connection *connection)
+/*
+ * A dump has more to say for as long as it lasts, and a large value that goes to its file or comes
+ * from there keeps coming: others come in between, who may be new.
+ */
+static bool connection_is_bulky(const struct fw_connection *connection)
 {
-    return connection->session.state == FW_SESSION_LISTING;
+    return connection->session.state == FW_SESSION_LISTING || connection->transfer != NULL ||
+           fw_session_is_storing(&connection->session);
 }
 
 /*
@@ -524,19 +528,19 @@ static enum outcome turn_end(struct fw_connection *connection, enum outcome outc
 {
     struct fw_server_core *core = connection->core;
     bool is_last = outcome != MORE || core->tick_cost >= FW_CONNECTION_TICK_COST ||
-                   connection_is_listing(connection);
+                   connection_is_bulky(connection);
     if (is_last && outcome != KEPT) {
         outcome = connection_flush(connection, outcome);
     }
     core_look(core, &connection->fom,
-              connection_is_listing(connection) ? FW_CONNECTION_LOOK_COST : cost);
+              connection_is_bulky(connection) ? FW_CONNECTION_LOOK_COST : cost);
     return outcome;
 }
 
 /* May the tick go on with another turn, since the connection was let in again? */
 static bool tick_goes_on(const struct fw_server_core *core, uint32_t turns)
 {
-    if (connection_is_listing(core->serving)) {
+    if (connection_is_bulky(core->serving)) {
         return false;
     }
     if (core->is_open) {
@@ -558,7 +562,7 @@ static enum outcome connection_turns(struct fw_connection *connection)
         connection_mark(connection, "TURN");
         fw_counter_increment(&core->metrics->turns);
         outcome = connection->is_broken ? OVER : connection_turn(connection);
-        if (core->policy != FW_SCHED_FIFO || connection_is_listing(connection)) {
+        if (core->policy != FW_SCHED_FIFO || connection_is_bulky(connection)) {
             outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
         }
         if (outcome != MORE) {
@@ -581,7 +585,7 @@ static enum outcome connection_turns(struct fw_connection *connection)
 static void connection_rank(struct fw_connection *connection)
 {
     unsigned priority =
-        connection_is_listing(connection) ? FW_FOM_PRIORITIES - 1 : FW_FOM_PRIORITY_NORMAL;
+        connection_is_bulky(connection) ? FW_FOM_PRIORITIES - 1 : FW_FOM_PRIORITY_NORMAL;
     if (FW_UNLIKELY(connection->fom.priority != priority)) {
         fw_fom_set_priority(&connection->fom, priority);
     }
@@ -698,7 +702,7 @@ static int connection_next(struct fw_connection *connection, const struct iovec 
     *pieces = &transfer->slice;
     *count = 1;
     return fw_transfer_look(transfer, &connection->core->cache, unsent->bodies[unsent->first],
-                            unsent->pieces[unsent->first].iov_len, FW_CONNECTION_BODY);
+                            unsent->pieces[unsent->first].iov_len, FW_CONNECTION_SLICE);
 }
 
 static enum fw_step connection_send(struct fw_connection *connection)
@@ -736,6 +740,8 @@ static enum fw_step connection_send(struct fw_connection *connection)
             return connection_go_on(connection);
         }
         if (connection->transfer != NULL) { /* Others come in between two slices of a value. */
+            connection_rank(connection);
+            core_look(connection->core, fom, FW_CONNECTION_LOOK_COST);
             return fw_fom_yield(fom, FW_CONNECTION_SEND);
         }
     }

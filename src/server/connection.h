@@ -83,7 +83,8 @@ struct fw_ruling;
 
 enum {
     FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
-    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value; or sent. */
+    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value. */
+    FW_CONNECTION_SLICE = 64 * 1024,               /* Of one in a file, received or sent. */
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
     /* Where tenants are set apart, in the units of fw_session_cost(): */

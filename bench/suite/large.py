@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large values: who feels it when they come and go at full speed.
+
+Eight connections store and fetch values of 4 MiB, which are in the server's file, without pause, while
+the victim (bench/victim.c) asks for small values a thousand times a second. The server has one
+processor, for the thread that serves and those of the job kernel; the clients have another. Beside it
+stands the same with values that are in the server's memory: what the network alone costs.
+"""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+
+from . import measure, sched, servers
+from .context import Benchmark, Unavailable
+
+ROUNDS = 5
+KEYS = 16
+VALUE_SIZE = 4 << 20
+CONNECTIONS = 8
+FIRST_S = 1  # The flood is under way then.
+BAR = 1.5
+KINDS = {"file": "1m", "memory": "1g"}
+
+
+def server_of(kind, folder):
+    return lambda context, port: [*servers.fairway(context, port), "-I", "8m", "--large-value-min", KINDS[kind],
+                                  "--large-directory", folder]
+
+
+def load(context, server, *more):
+    return [context.program("bench", "load"), "--port", str(server.port), "--keys", str(KEYS), "--value-size",
+            str(VALUE_SIZE), "--server-pid", str(server.pid), "--warm-up", "0", *sched.pinned(context), *more]
+
+
+@contextlib.contextmanager
+def flooded(context, server):
+    """Large values on their way, for the time of a `with` block; then what came of it is in the list."""
+    seconds = 2 * FIRST_S + (1 if context.quick else sched.VICTIM_SECONDS)
+    command = load(context, server, "--connections", str(CONNECTIONS), "--in-flight", "1", "--sets", "50",
+                   "--requests", str(1 << 60), "--seconds", str(seconds))
+    report = []
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: servers.prepare_child(None))
+    try:
+        time.sleep(FIRST_S)
+        yield report
+        out, err = process.communicate()
+        if process.returncode != 0:
+            raise Unavailable(f"the load generator gave up: {err.strip()}")
+        report.append(json.loads(out))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def one_round(context, kind, folder):
+    with servers.running(server_of(kind, folder), context) as server:
+        sched.checked(load(context, server, "--connections", "1", "--in-flight", "1", "--requests", "1", "--prefill"))
+        alone = sched.suffer(context, server.port, "--prefill")["latency_us"]["p99"]
+        with flooded(context, server) as flood:
+            beside = sched.suffer(context, server.port)["latency_us"]["p99"]
+    rate = flood[0]["requests_per_second"] * VALUE_SIZE / 1e6
+    print(f"  in {kind:6}: victim's p99 alone {alone:7.0f} us, beside {beside:7.0f}; {rate:6.0f} MB/s of large values",
+          flush=True)
+    return {"alone": alone, "beside": beside, "mb_per_second": round(rate)}
+
+
+def run(context):
+    rounds = {kind: [] for kind in KINDS}
+    with tempfile.TemporaryDirectory(dir=context.build) as folder:
+        for number in range(context.rounds(ROUNDS)):
+            for kind in measure.alternate(list(KINDS), number):
+                rounds[kind].append(one_round(context, kind, folder))
+    parts = [sched.judge(f"large-beside-{kind}", [found["beside"] / found["alone"] for found in rounds[kind]],
+                         "the victim's p99 alone", BAR, figures=rounds[kind]) for kind in KINDS]
+    parts[1]["informational"] = True
+    for part in parts:
+        print(f"  {part['bench']:30} {part['ratio']:6.2f}, bar {part['bar']:.2f}: {'ok' if part['ok'] else 'NOT MET'}")
+    return measure.combine("large-beside", parts)
+
+
+BENCHMARKS = {
+    "large-beside": Benchmark("small gets beside values of 4 MiB on eight connections", run),
+}
