@@ -184,6 +184,9 @@ void fw_arena_free(struct fw_arena *arena, struct fw_segment *segment)
     /* Who still looks, sees it. */
     memset(fw_arena_memory(arena, segment), 0xdd, arena->segment_size);
 #endif
+    if (FW_UNLIKELY(arena->erases)) {
+        memset(fw_arena_memory(arena, segment), 0, arena->segment_size);
+    }
     fw_mutex_lock(&arena->lock);
     FW_ASSERT(segment->state == FW_SEGMENT_CLEANING || segment->state == FW_SEGMENT_OPEN);
     segment->state = FW_SEGMENT_FREE;

@@ -73,6 +73,7 @@ struct fw_arena {
     uint64_t segments_max;
     uint32_t segment_shift;
     uint32_t segment_size;
+    bool erases; /* Segments are made zeros when they are free. */
 
     struct fw_mutex lock; /* FW_RANK_TABLE_ARENA. Guards all below. */
     uint64_t fresh;       /* Segments from here on were never used. */

@@ -92,7 +92,7 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
                         struct fw_slot *slot, uint64_t hash)
 {
     struct fw_table *table = local->table;
-    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     fw_local_count(&local->counts.evictions, 1);
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.evicted_unread, 1);

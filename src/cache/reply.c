@@ -85,5 +85,8 @@ uint32_t fw_reply_finish(struct fw_reply *reply)
 void fw_reply_clear(struct fw_reply *reply)
 {
     reply_drop_pieces(reply, 0);
+    if (FW_UNLIKELY(fw_table_erases(reply->table))) {
+        memset(reply->buffer, 0, (size_t)(reply->next - reply->buffer));
+    }
     reply_begin(reply);
 }

@@ -86,6 +86,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     made->seed = config->seed;
     made->is_evicting = config->is_evicting;
     made->large = config->large;
+    made->erases = config->erases;
     int rc = -ENOMEM;
     /* Where addresses are limited the table does with less: the limit cannot be raised then. */
     for (uint64_t headroom = MEMORY_HEADROOM; rc != 0 && headroom > 0; headroom /= 2) {
@@ -102,6 +103,7 @@ int fw_table_create(struct fw_table **table, const struct fw_table_config *confi
     if (rc != 0) {
         goto fail_addresses;
     }
+    made->arena.erases = config->erases;
     fw_share_init(&made->share);
     fw_mutex_init(&made->lock, FW_RANK_TABLE_LOCALS);
     fw_list_init(&made->locals);
@@ -269,6 +271,11 @@ void fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_
         __builtin_prefetch(record, 1);
         __builtin_prefetch(record + FW_CACHE_LINE);
     }
+}
+
+bool fw_table_erases(const struct fw_table_local *local)
+{
+    return local->table->erases;
 }
 
 struct fw_large *fw_table_large(const struct fw_table *table)
@@ -445,6 +452,9 @@ void fw_body_unref(struct fw_table_local *local, struct fw_body *body)
         if (FW_UNLIKELY(body->is_stored)) {
             fw_large_forget(local->table->large, body);
         }
+        if (FW_UNLIKELY(local->table->erases)) {
+            memset(body->bytes, 0, body->room);
+        }
         fw_bodies_free(&local->table->bodies, body);
     }
 }
@@ -483,7 +493,14 @@ void fw_local_unlock(struct fw_table_local *local, struct fw_bucket *bucket)
     fw_bucket_unlock(bucket);
 }
 
-void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
+/* The value of a record that is dead; its length and its key are still wanted by cleaners. */
+static void record_erase(struct fw_item *item)
+{
+    memset(fw_item_value(item), 0, item->tail_length);
+}
+
+/* All but erasing. */
+static void local_count_dead(struct fw_table_local *local, const struct fw_item *item)
 {
     struct fw_table *table = local->table;
     size_t size = fw_item_room(item);
@@ -500,9 +517,17 @@ void fw_local_bury(struct fw_table_local *local, const struct fw_item *item)
     local->due++;
 }
 
+void fw_local_bury(struct fw_table_local *local, struct fw_item *item)
+{
+    local_count_dead(local, item);
+    if (FW_UNLIKELY(local->table->erases)) {
+        record_erase(item);
+    }
+}
+
 void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, struct fw_slot *slot)
 {
-    const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
+    struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     fw_local_count(&local->counts.reclaimed, 1);
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.expired_unread, 1);
@@ -569,6 +594,9 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
 void fw_hold_release(struct fw_hold *hold)
 {
     struct fw_table_local *local = hold->local;
+    if (FW_UNLIKELY(hold->buried != NULL)) {
+        record_erase(hold->buried);
+    }
     fw_local_unlock(local, hold->bucket);
     hold->bucket = NULL;
     hold->item = NULL;
@@ -655,8 +683,10 @@ static struct fw_item *hold_renew(struct fw_hold *hold, uint32_t value_length, u
     fields_clear(item);
     fw_item_set_number(item, hold_number(hold));
     fw_item_set_accessed(item, local->now);
-    if (hold->item != NULL) {
-        fw_local_bury(local, hold->item);
+    if (hold->item != NULL) { /* Its value may be read until the hold is released. */
+        FW_ASSERT(hold->buried == NULL);
+        local_count_dead(local, hold->item);
+        hold->buried = table->erases ? hold->item : NULL;
     }
     hold_place(hold, item);
     fw_local_gauge(&local->counts.items, 1);
@@ -752,6 +782,9 @@ static void hold_widen(struct fw_hold *hold, uint8_t fields)
     memcpy(fw_item_value(item), fw_item_value(old), item->tail_length);
     log->bodies += fw_item_outside(item);
     fw_arena_bury(&table->arena, fw_arena_place(&table->arena, old), size_old);
+    if (FW_UNLIKELY(table->erases)) {
+        record_erase(old);
+    }
     hold_place(hold, item);
     fw_local_gauge(&local->counts.bytes, (int64_t)(size - size_old));
 }

@@ -39,6 +39,10 @@
  * Expiry: lazily, at the hold, which then answers as if nothing was there; and by
  * fw_table_sweep(), which goes round the buckets in small steps and can raise the ages too.
  *
+ * Erasing, where asked for: the value of an item that is gone is overwritten with zeros at once,
+ * under its bucket's lock, or, in a body, by who lets go of it last. The key stays until its
+ * segment is cleaned, since cleaners read the keys of dead records; then all of that is zeros.
+ *
  * Flushing: every write has a number, and a flush remembers which is the next; what has a lower one
  * is gone. A `set` right after flush_all therefore stays.
  *
@@ -72,6 +76,7 @@ struct fw_table_config {
     uint64_t memory;  /* Bytes, for records, bodies, buckets and what they need to be managed. */
     bool is_evicting; /* Else a full table refuses (memcached's -M). */
     uint64_t seed;    /* Of the hash; drawn at random unless tests want the same twice. */
+    bool erases;      /* What is no longer needed is overwritten with zeros. */
     struct fw_large *large; /* Where values in a file are kept; NULL: nowhere. Outlives it. */
 };
 
@@ -128,6 +133,7 @@ struct fw_hold {
     const struct fw_key *key;
     struct fw_bucket *bucket; /* Locked. */
     struct fw_slot *slot;     /* The item's in the bucket or its overflow; NULL: there is none. */
+    struct fw_item *buried;   /* To be erased when all is done. */
 };
 
 void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const struct fw_key *key);
@@ -175,6 +181,9 @@ void fw_hold_remove(struct fw_hold *hold);
 
 /* Marks it as read: clears its age, sets FETCHED and `accessed`. Writes only what changes. */
 void fw_hold_access(struct fw_hold *hold);
+
+/* Shall what is no longer needed be overwritten? Also outside of the table. */
+bool fw_table_erases(const struct fw_table_local *local);
 
 /* The space of its large values, or NULL. */
 struct fw_large *fw_table_large(const struct fw_table *table);

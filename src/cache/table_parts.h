@@ -41,6 +41,7 @@ struct fw_table {
     /* Constant once made. */
     uint64_t seed;
     bool is_evicting;
+    bool erases;
     uint64_t memory_max;    /* What addresses were reserved for. */
     struct fw_large *large; /* The caller's, or NULL. */
     struct fw_ghosts ghosts;
@@ -159,8 +160,8 @@ static inline enum fw_absence fw_local_absence(const struct fw_table_local *loca
     return FW_UNLIKELY(fw_table_has_flushed(local->table, item)) ? FW_ABSENT_FLUSHED : FW_ABSENT;
 }
 
-/* Counts a record as gone, and its body. The entry is the caller's business. */
-void fw_local_bury(struct fw_table_local *local, const struct fw_item *item);
+/* Counts a record as gone, and its body, and erases it. The entry is the caller's business. */
+void fw_local_bury(struct fw_table_local *local, struct fw_item *item);
 
 /* Takes an item that has expired or was flushed out of its bucket, and counts it. */
 void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, struct fw_slot *slot);

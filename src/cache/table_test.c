@@ -322,6 +322,53 @@ static void test_fields_are_kept(void **state)
     world_end(&world);
 }
 
+static bool is_zeros(const char *bytes, size_t length)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
+}
+
+/* The value of an item that is gone is overwritten: not before the hold ends that replaces it. */
+static void test_erases(void **state)
+{
+    (void)state;
+    enum { LENGTH = 500, LARGE = 20000 };
+    struct world world;
+    struct fw_table_config config = {.memory = 8 * MIB, .is_evicting = true, .erases = true};
+    assert_int_equal(fw_table_create(&world.table, &config, NULL), 0);
+    assert_int_equal(fw_table_local_create(&world.local, world.table), 0);
+    struct fw_key key = fw_table_key(world.local, "secret", 6);
+    struct fw_hold hold;
+    struct fw_item *old;
+    assert_true(fw_table_reserve(world.local, 2 * fw_item_size(6, LENGTH, FW_ITEM_FIELDS)));
+    fw_table_hold(world.local, &hold, &key);
+    const char *first = fw_item_value(fw_hold_write(&hold, LENGTH, 0, NULL));
+    memset(fw_item_value(hold.item), 's', LENGTH);
+    fw_hold_release(&hold);
+    fw_table_hold_to_expire(world.local, &hold, &key); /* In a longer record. */
+    const char *second = fw_item_value(hold.item);
+    assert_ptr_not_equal(first, second);
+    assert_true(is_zeros(first, LENGTH) && second[LENGTH - 1] == 's');
+    fw_item_set_expires(hold.item, 1000);
+    fw_hold_release(&hold);
+    assert_true(fw_table_reserve(world.local, fw_item_size(6, LENGTH + 1, FW_ITEM_FIELDS)));
+    fw_table_hold(world.local, &hold, &key);
+    const char *third = fw_item_value(fw_hold_write(&hold, LENGTH + 1, 0, &old));
+    assert_ptr_equal(fw_item_value(old), second);
+    assert_int_equal(second[0], 's');
+    memset(fw_item_value(hold.item), 't', LENGTH + 1);
+    fw_hold_release(&hold);
+    assert_true(is_zeros(second, LENGTH) && third[LENGTH] == 't');
+    fw_table_hold(world.local, &hold, &key);
+    fw_hold_remove(&hold);
+    fw_hold_release(&hold);
+    assert_true(is_zeros(third, LENGTH + 1));
+    struct fw_body *body = fw_body_create(world.local, LARGE);
+    memset(body->bytes, 's', LARGE);
+    fw_body_unref(world.local, body); /* Its memory is kept for the next. */
+    assert_true(is_zeros(body->bytes, LARGE));
+    world_end(&world);
+}
+
 static void test_body(void **state)
 {
     (void)state;
@@ -901,17 +948,18 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config),      cmocka_unit_test(test_write),
-        cmocka_unit_test(test_rewrite),     cmocka_unit_test(test_remove),
-        cmocka_unit_test(test_absence),     cmocka_unit_test(test_flush_in_hold),
-        cmocka_unit_test(test_hold_with),   cmocka_unit_test(test_fields_are_kept),
-        cmocka_unit_test(test_body),        cmocka_unit_test(test_body_sizes),
-        cmocka_unit_test(test_growth),      cmocka_unit_test(test_sweep),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_evicts),
-        cmocka_unit_test(test_all_hot),     cmocka_unit_test(test_shift),
-        cmocka_unit_test(test_limit_moves), cmocka_unit_test(test_collapse),
-        cmocka_unit_test(test_locals),      cmocka_unit_test(test_main_queue),
-        cmocka_unit_test(test_model),       cmocka_unit_test(test_cas_rises),
+        cmocka_unit_test(test_config),     cmocka_unit_test(test_write),
+        cmocka_unit_test(test_rewrite),    cmocka_unit_test(test_remove),
+        cmocka_unit_test(test_absence),    cmocka_unit_test(test_flush_in_hold),
+        cmocka_unit_test(test_hold_with),  cmocka_unit_test(test_fields_are_kept),
+        cmocka_unit_test(test_erases),     cmocka_unit_test(test_body),
+        cmocka_unit_test(test_body_sizes), cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_sweep),      cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_evicts),     cmocka_unit_test(test_all_hot),
+        cmocka_unit_test(test_shift),      cmocka_unit_test(test_limit_moves),
+        cmocka_unit_test(test_collapse),   cmocka_unit_test(test_locals),
+        cmocka_unit_test(test_main_queue), cmocka_unit_test(test_model),
+        cmocka_unit_test(test_cas_rises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,21 @@
 #include "engine/core.h"
 #include "server/connection.h"
 
+static bool core_erases(const struct fw_server_core *core)
+{
+    return FW_UNLIKELY(fw_table_erases(core->cache.table));
+}
+
+/* The memory of input that was left over; NULL: there is none. */
+static void rest_free(struct fw_connection *connection)
+{
+    if (connection->rest != NULL && core_erases(connection->core)) {
+        explicit_bzero(connection->rest, connection->rest_length);
+    }
+    free(connection->rest);
+    connection->rest = NULL;
+}
+
 void fw_connection_input_evict(struct fw_server_core *core)
 {
     struct fw_connection *owner = core->owner;
@@ -38,8 +53,17 @@ void fw_connection_input_claim(struct fw_connection *connection)
     if (connection->rest != NULL) {
         memcpy(core->input, connection->rest, connection->rest_length);
         core->end = connection->rest_length;
-        free(connection->rest);
-        connection->rest = NULL;
+        rest_free(connection);
+    }
+}
+
+/* All but what is still wanted. */
+static void input_erase(struct fw_server_core *core)
+{
+    if (core_erases(core)) {
+        uint32_t end = core->owner != NULL ? core->end : core->begin;
+        memset(core->input, 0, core->begin);
+        memset(core->input + end, 0, sizeof core->input - end);
     }
 }
 
@@ -48,15 +72,16 @@ void fw_connection_input_leave(struct fw_connection *connection)
     struct fw_server_core *core = connection->core;
     FW_ASSERT(core->owner == connection);
     core->owner = core->end > core->begin ? connection : NULL;
+    input_erase(core);
 }
 
 void fw_connection_input_drop(struct fw_connection *connection)
 {
     if (connection->core->owner == connection) {
         connection->core->owner = NULL;
+        input_erase(connection->core);
     }
-    free(connection->rest);
-    connection->rest = NULL;
+    rest_free(connection);
 }
 
 bool fw_connection_input_suffices(const struct fw_connection *connection)

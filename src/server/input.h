@@ -5,7 +5,7 @@
  * A connection claims the buffer for its tick, with what it had left over at the front, and leaves
  * it behind with what was not a whole command yet. That stays there until another connection claims
  * the buffer, and only then is copied to memory of its own; so a single busy connection copies
- * nothing.
+ * nothing. With --secure-erase whatever is not left over is overwritten when the tick ends.
  *
  * Ownership: the buffer is the core's, what was copied the connection's. Threads: the core's turn.
  */

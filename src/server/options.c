@@ -63,6 +63,8 @@ const struct fw_option fw_server_options[] = {
         .help = "let clients stop the server with the command shutdown"),
     ROW(BOOL, has_locking, "enable-locking", .default_text = "no",
         .help = "let clients lock items and list keys, with the commands of yrmcds"),
+    ROW(BOOL, erases, "secure-erase", .default_text = "no",
+        .help = "overwrite values with zeros in memory as soon as they are gone"),
     ROW(STRING, auth_file, "auth-file", .flag = 'Y', .value_name = "FILE",
         .help = "users of the text protocol, a line user:password each; then all must log in"),
     ROW(BOOL, has_sasl, "enable-sasl", .flag = 'S', .default_text = "no",

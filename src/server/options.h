@@ -59,6 +59,7 @@ struct fw_server_config {
     bool has_sizes;
     bool has_shutdown;
     bool has_locking;
+    bool erases;           /* Memory of what is gone. */
     const char *auth_file; /* Of the text protocol; NULL: none. */
     bool has_sasl;
     const char *sasl_file;     /* NULL: auth_file. */

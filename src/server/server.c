@@ -124,7 +124,8 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
                                          .set_verbosity = host_set_verbosity,
                                          .shutdown = host_shutdown};
     cache->registry = &server->metrics;
-    struct fw_table_config table = {.memory = config->memory, .is_evicting = !config->no_evictions};
+    struct fw_table_config table = {
+        .memory = config->memory, .is_evicting = !config->no_evictions, .erases = config->erases};
     if (server->large.is_made) {
         table.large = &server->large.space;
         cache->settings.has_failed_disk = server->large.path == NULL;

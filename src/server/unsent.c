@@ -21,10 +21,12 @@ static size_t bytes_count(const struct fw_reply *reply, size_t sent)
 
 struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
 {
-    struct fw_unsent *made = malloc(sizeof *made + bytes_count(reply, sent));
+    size_t size = bytes_count(reply, sent);
+    struct fw_unsent *made = malloc(sizeof *made + size);
     if (made == NULL) {
         return NULL;
     }
+    made->size = size;
     made->first = 0;
     made->count = 0;
     char *next = made->bytes;
@@ -59,6 +61,9 @@ void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table)
         if (unsent->bodies[i] != NULL) {
             fw_body_unref(table, unsent->bodies[i]);
         }
+    }
+    if (FW_UNLIKELY(fw_table_erases(table))) {
+        explicit_bzero(unsent->bytes, unsent->size);
     }
     free(unsent);
 }

@@ -26,6 +26,7 @@ enum { FW_UNSENT_LAST_MAX = 96 };
 struct fw_unsent {
     uint32_t first; /* The piece that is sent next. */
     uint32_t count; /* Of all pieces. */
+    size_t size;    /* Of the bytes at the end. */
     struct iovec pieces[FW_REPLY_PIECES_MAX + 1];
     struct fw_body *bodies[FW_REPLY_PIECES_MAX + 1]; /* NULL for bytes. */
     char last[FW_UNSENT_LAST_MAX];                   /* What cut() has put behind the rest. */
