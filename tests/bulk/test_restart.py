@@ -80,6 +80,45 @@ def test_killed_servers_leave_nothing(serve, image):
         assert client.get(b"a") is None
 
 
+def written(server, image):
+    """How long the image that is being written is: it has no name yet. None: there is none."""
+    descriptors = f"/proc/{server.process.pid}/fd"
+    try:
+        for name in os.listdir(descriptors):
+            target = os.readlink(f"{descriptors}/{name}")
+            if target.startswith(f"{image.parent}/") and not target.endswith("/log"):
+                return os.stat(f"{descriptors}/{name}").st_size
+    except OSError:
+        pass  # It was closed, or the process has ended, while this looked.
+    return None
+
+
+@pytest.mark.parametrize("share", [None, 0, 0.1, 0.3, 0.5, 0.7, 0.9])
+def test_killed_while_it_saves(serve, image, share):
+    """At the order to stop, and when so much of the image is written, or a little more. Then the next server has
+    all items or none, and says which; never a part of them."""
+    items = [Item(b"k%d" % number, b"%d" % (number % 10) * 900_000) for number in range(50)]
+    whole = sum(len(item.value) for item in items)
+    with serve("-m", "128") as server, server.connect() as client:
+        fill(client, items)
+        server.process.send_signal(signal.SIGTERM)
+        while share is not None and server.process.poll() is None and not image.exists():
+            length = written(server, image)
+            if length is not None and length >= share * whole:
+                break
+        server.process.kill()
+        server.process.wait()
+        server.process.returncode = 0  # As it was wanted.
+    is_whole = image.exists()
+    assert files(image) == (["items"] if is_whole else [])
+    with serve("-m", "128") as server, server.connect() as client:
+        said, times = ("read 50 items from ", 1) if is_whole else ("starting empty: there is no ", 2)
+        wait_until(lambda: log_of(image).count(said) == times, said)
+        check(client, items if is_whole else [])
+        if not is_whole:
+            client.ask(b"mg k0\r\n", b"EN\r\n")
+
+
 @pytest.mark.parametrize("spoil, words", [
     (lambda data: data[:-1], "cut short at byte "),
     (lambda data: data[:1000], "cut short at byte 1000"),
