@@ -137,6 +137,7 @@ struct fw_job_runnable {
     void (*run)(struct fw_job_runnable *runnable, struct fw_job *job);
     /* After run(), or instead of it if the request was cancelled. NULL: none. */
     void (*completed)(struct fw_job_runnable *runnable, struct fw_job *job);
+    const char *name; /* For traces, or NULL. Lasts as long as the kernel. */
 };
 
 /* A request. Zeroed at first; all its members are the kernel's. */
@@ -206,6 +207,7 @@ struct fw_jobs_policy {
      */
     bool drain_log;
     bool timing;         /* Measure how long requests wait and run. */
+    bool trace;          /* Remember which began and ended, see fw_jobs_trace_visit(). */
     uint32_t idle_spins; /* How often who has to wait looks again before it sleeps. */
     /*
      * How many requests a worker takes at once; 1: the order of priority is strict. At most
@@ -420,6 +422,21 @@ struct fw_jobs_owner_statistics {
 FW_PUBLIC FW_API_MUST_CHECK int
 fw_jobs_owner_statistics(struct fw_jobs *jobs, const void *owner,
                          struct fw_jobs_owner_statistics *statistics);
+
+/* In a trace: a request began or ended. */
+struct fw_jobs_event {
+    int64_t time_ns;  /* Of the clock that does not go back. */
+    const char *name; /* Of its runnable. */
+    int32_t thread;   /* Which ran it. */
+    uint8_t lane;
+    bool is_begin;
+};
+
+/* Shows what is kept, the oldest first; none if it was never switched on. Workers wait meanwhile.
+ */
+FW_PUBLIC void fw_jobs_trace_visit(struct fw_jobs *jobs,
+                                   void (*visit)(const struct fw_jobs_event *event, void *context),
+                                   void *context);
 
 /*
  * Commands: lines of text, as they come from an administrator. They run on a worker, in lane 3 and

@@ -47,6 +47,7 @@ enum fw_lock_rank {
     FW_RANK_JOBS_ROLE = 71,     /* The dispatcher's role; taken by try-lock. */
     FW_RANK_JOBS_FRONT = 72,    /* Posting and rejoining: owners and slots. */
     FW_RANK_JOBS_HAND = 73,     /* What a worker runs, and will run next. */
+    FW_RANK_JOBS_TRACE = 74,    /* Requests that began and ended, while a trace is on. */
     FW_RANK_TABLE_GROWTH = 75,  /* Splitting and merging of buckets; taken by try-lock. */
     FW_RANK_TABLE_LOCALS = 76,  /* Who uses a table. */
     FW_RANK_TABLE_ARENA = 77,   /* Lists of segments and of overflow buckets. */

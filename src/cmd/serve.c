@@ -407,6 +407,7 @@ static enum fw_cmd_status serve_until_stopped(struct serve *serve)
     /* The program's choice, not the server's: in the simulator reactors are neither. */
     int rc = fw_reactor_choose(fw_server_io_engines[serve->server.io_engine], &reason);
     if (rc == 0) {
+        serve->server.is_traced = serve->config.trace_file != NULL;
         rc = fw_server_create(&server, &serve->server, &reason);
     }
     if (rc != 0) {

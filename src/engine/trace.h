@@ -42,6 +42,8 @@ enum {
     FW_TRACE_WORDS = 4,           /* Of a record. */
 };
 
+struct fw_json;
+
 enum fw_trace_kind {
     FW_TRACE_ROUND,   /* A round begins; `what` is the time in nanoseconds. */
     FW_TRACE_SLEEP,   /* The core slept. */
@@ -164,3 +166,14 @@ void fw_trace_adopt(struct fw_core *core);
 
 /* What the core's ring is made of ends with it. */
 void fw_trace_fini(struct fw_core *core);
+
+/* Events of others in the same file: times are in microseconds since the epoch that is told. */
+struct fw_trace_more {
+    void (*write)(struct fw_trace_more *more, struct fw_json *json, int64_t epoch_ns);
+};
+
+/* As fw_domain_trace_write(). `more` may be NULL. */
+FW_MUST_CHECK int fw_domain_trace_write_more(struct fw_domain *domain, struct fw_trace_more *more,
+                                             int (*sink)(const char *bytes, size_t length,
+                                                         void *context),
+                                             void *context);

@@ -418,6 +418,13 @@ int fw_domain_trace_write(struct fw_domain *domain,
                           int (*sink)(const char *bytes, size_t length, void *context),
                           void *context)
 {
+    return fw_domain_trace_write_more(domain, NULL, sink, context);
+}
+
+int fw_domain_trace_write_more(struct fw_domain *domain, struct fw_trace_more *more,
+                               int (*sink)(const char *bytes, size_t length, void *context),
+                               void *context)
+{
     uint64_t first[FW_CORES_MAX] = {0};
     struct writer *writer = calloc(1, sizeof *writer);
     struct fw_trace_record *records = calloc(FW_TRACE_RECORDS, sizeof *records);
@@ -444,6 +451,9 @@ int fw_domain_trace_write(struct fw_domain *domain,
         fw_json_array_begin(&writer->json);
         for (uint32_t i = 0; i < domain->core_count; i++) {
             write_core(writer, &domain->cores[i], first[i]);
+        }
+        if (more != NULL) {
+            more->write(more, &writer->json, writer->epoch_ns);
         }
         fw_json_array_end(&writer->json);
         fw_json_object_end(&writer->json);

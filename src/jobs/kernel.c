@@ -14,6 +14,7 @@
 #include "base/reason.h"
 #include "io/clock.h"
 #include "jobs/policy.h"
+#include "jobs/trace.h"
 
 FW_LOG_MODULE(jobs);
 
@@ -124,9 +125,11 @@ int fw_jobs_create(struct fw_jobs **jobs_out, const struct fw_jobs_policy *polic
     if (jobs != NULL) {
         memset(jobs, 0, sizeof *jobs);
         jobs->policy = *policy;
-        rc = jobs_allocate(jobs);
+        jobs->trace = policy->trace ? fw_jobs_trace_create() : NULL;
+        rc = policy->trace && jobs->trace == NULL ? -ENOMEM : jobs_allocate(jobs);
     }
     if (jobs == NULL || rc != 0) {
+        fw_jobs_trace_destroy(jobs != NULL ? jobs->trace : NULL);
         struct fw_reason why;
         (void)fw_reason_set(&why, -ENOMEM, "no memory for %u slots and %u workers", policy->slots,
                             policy->workers);
@@ -240,6 +243,7 @@ void fw_jobs_destroy(struct fw_jobs *jobs)
     fw_owners_fini(&jobs->owners);
     fw_mutex_fini(&jobs->role);
     fw_mutex_fini(&jobs->front);
+    fw_jobs_trace_destroy(jobs->trace);
     free(jobs);
 }
 

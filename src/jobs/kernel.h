@@ -59,6 +59,8 @@ FW_LOG_MODULE_USE(jobs);
 enum { FW_JOB_CANCELLED = 1 << 8 };
 
 /* A request that a thread runs. Copied, because its memory may be gone before it ends. */
+struct fw_jobs_trace;
+
 struct fw_jobs_running {
     struct fw_job *job;
     struct fw_job_runnable *runnable;
@@ -178,7 +180,8 @@ struct fw_jobs {
     uint32_t next_attached_id;
     uint32_t limits_count; /* Active and blocked workers, for which worker_limits are. */
     struct fw_jobs_metrics metrics;
-    struct fw_job sentinel; /* Assigned to workers at the end. */
+    struct fw_jobs_trace *trace; /* Constant; NULL: it is off. */
+    struct fw_job sentinel;      /* Assigned to workers at the end. */
 
     /* Threads. */
     struct fw_jobs_member main_member;

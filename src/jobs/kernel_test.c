@@ -799,6 +799,62 @@ static void test_drain(void **state)
     fw_jobs_destroy(jobs);
 }
 
+/* What a trace has seen of each lane. */
+struct traced {
+    uint32_t began[FW_JOBS_LANES];
+    uint32_t ended[FW_JOBS_LANES];
+    int64_t last_ns;
+};
+
+static void traced_count(const struct fw_jobs_event *event, void *context)
+{
+    struct traced *traced = context;
+    bool is_service = event->lane == 0 && event->is_begin; /* They come before all others. */
+    assert_true(is_service || event->time_ns >= traced->last_ns);
+    assert_true(event->thread >= 1 && event->thread <= 4);
+    assert_string_equal(event->name, event->lane == 3 ? "part" : "request");
+    traced->last_ns = is_service ? 0 : event->time_ns;
+    traced->began[event->lane] += event->is_begin ? 1 : 0;
+    traced->ended[event->lane] += event->is_begin ? 0 : 1;
+}
+
+static void traced_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    (void)job;
+}
+
+static void test_trace(void **state)
+{
+    (void)state;
+    static struct fw_job_runnable plain = {.run = traced_run};
+    static struct fw_job_runnable part = {.run = traced_run, .name = "part"};
+    static const uint32_t counts[FW_JOBS_LANES] = {1, 2, 3, 4};
+    for (int is_traced = 0; is_traced < 2; is_traced++) {
+        struct fw_jobs *jobs;
+        struct fw_job requests[10] = {0};
+        struct traced traced = {.last_ns = 0};
+        uint32_t posted = 0;
+        policy.trace = is_traced != 0;
+        assert_int_equal(fw_jobs_create(&jobs, &policy, NULL), 0);
+        assert_int_equal(fw_jobs_start(jobs, NULL), 0);
+        for (uint32_t lane = 0; lane < FW_JOBS_LANES; lane++) {
+            for (uint32_t i = 0; i < counts[lane]; i++) {
+                assert_int_equal(fw_jobs_post(jobs, &requests[posted++], lane == 3 ? &part : &plain,
+                                              NULL, 0, 3 - lane),
+                                 0);
+            }
+        }
+        assert_int_equal(fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL), 0);
+        fw_jobs_trace_visit(jobs, traced_count, &traced);
+        for (uint32_t lane = 0; lane < FW_JOBS_LANES; lane++) {
+            assert_int_equal(traced.began[lane], is_traced ? counts[lane] : 0);
+            assert_int_equal(traced.ended[lane], is_traced ? counts[lane] : 0);
+        }
+        fw_jobs_destroy(jobs);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -806,6 +862,7 @@ int main(void)
         cmocka_unit_test_setup(test_settings, setup),
         cmocka_unit_test_setup(test_start_stop, setup),
         cmocka_unit_test_setup(test_no_memory, setup),
+        cmocka_unit_test_setup(test_trace, setup),
         cmocka_unit_test_setup(test_thread_numbers, setup),
         cmocka_unit_test_setup(test_full, setup),
         cmocka_unit_test_setup(test_wait_if_busy, setup),

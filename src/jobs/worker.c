@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "io/clock.h"
 #include "jobs/kernel.h"
+#include "jobs/trace.h"
 
 void fw_jobs_finish(struct fw_jobs *jobs, const struct fw_jobs_finish *finish)
 {
@@ -32,6 +33,14 @@ void fw_jobs_finish(struct fw_jobs *jobs, const struct fw_jobs_finish *finish)
     }
 }
 
+static inline void execute_note(const struct fw_jobs *jobs, const struct fw_jobs_member *self,
+                                const struct fw_jobs_finish *finish, bool is_begin)
+{
+    if (FW_UNLIKELY(jobs->trace != NULL)) {
+        fw_jobs_trace_note(jobs->trace, self, finish->runnable, finish->flags, is_begin);
+    }
+}
+
 void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
 {
     struct fw_jobs_running *running = &self->running[self->depth - 1];
@@ -43,7 +52,9 @@ void fw_jobs_execute(struct fw_jobs *jobs, struct fw_jobs_member *self)
         /* Nobody will be told of its end, so from here on its memory is the runnable's. */
         atomic_store_explicit(&finish.job->state, FW_JOB_FREE, memory_order_relaxed);
     }
+    execute_note(jobs, self, &finish, true);
     finish.runnable->run(finish.runnable, finish.job);
+    execute_note(jobs, self, &finish, false);
     FW_ASSERT(!atomic_load_explicit(&self->blocked, memory_order_relaxed)); /* Brackets pair up. */
     if (running->begin_ns != 0) {
         running->run_ns = fw_clock_now_ns() - running->begin_ns;

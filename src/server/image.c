@@ -225,7 +225,7 @@ static void save_run(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-static struct fw_job_runnable save_units = {.run = save_run};
+static struct fw_job_runnable save_units = {.run = save_run, .name = "part of the table"};
 
 static int unit_post(struct unit *unit, struct fw_job_runnable *runnable, struct fw_reason *reason)
 {
@@ -262,7 +262,7 @@ static void save_feed(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-static struct fw_job_runnable save_feeder = {.run = save_feed};
+static struct fw_job_runnable save_feeder = {.run = save_feed, .name = "image"};
 
 /* ---- load ---------------------------------------------------------------------------------- */
 
@@ -381,7 +381,7 @@ static void load_run(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-static struct fw_job_runnable load_units = {.run = load_run};
+static struct fw_job_runnable load_units = {.run = load_run, .name = "block of the image"};
 
 static void load_feed(struct fw_job_runnable *runnable, struct fw_job *job)
 {
@@ -410,7 +410,7 @@ static void load_feed(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-static struct fw_job_runnable load_feeder = {.run = load_feed};
+static struct fw_job_runnable load_feeder = {.run = load_feed, .name = "image"};
 
 /* ---- both ---------------------------------------------------------------------------------- */
 

@@ -245,7 +245,7 @@ static void part_run(struct fw_job_runnable *runnable, struct fw_job *job)
     part->rc = piece_move(part->transfer->files, &part->op);
 }
 
-static struct fw_job_runnable parts = {.run = part_run};
+static struct fw_job_runnable parts = {.run = part_run, .name = "piece of a large value"};
 
 /* ---- transfers ----------------------------------------------------------------------------- */
 
@@ -300,7 +300,7 @@ static void unit_run(struct fw_job_runnable *runnable, struct fw_job *job)
     fw_offload_run(&FW_CONTAINER_OF(job, struct fw_transfer, unit)->offload);
 }
 
-static struct fw_job_runnable units = {.run = unit_run};
+static struct fw_job_runnable units = {.run = unit_run, .name = "window of a large value"};
 
 int fw_large_offload(void *context, struct fw_offload *work)
 {

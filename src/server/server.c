@@ -237,6 +237,8 @@ void fw_server_jobs_policy(const struct fw_server_config *config, struct fw_jobs
     if (config->jobs.workers > 0) {
         fw_jobs_configure(policy, &config->jobs);
     }
+    /* A trace may be wanted later, and then it shall have the services that began before. */
+    policy->trace = config->is_traced || config->admin_socket != NULL;
     lanes_widen(policy, 1 + fw_volumes_services(&config->volume));
 }
 
@@ -703,11 +705,4 @@ int fw_server_trace(struct fw_server *server)
 {
     atomic_store(&server->trace.is_always, true);
     return fw_domain_trace(server->domain, true);
-}
-
-int fw_server_trace_write(struct fw_server *server,
-                          int (*sink)(const char *bytes, size_t length, void *context),
-                          void *context)
-{
-    return fw_domain_trace_write(server->domain, sink, context);
 }

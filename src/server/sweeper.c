@@ -122,7 +122,7 @@ static void sweeper_run(struct fw_job_runnable *runnable, struct fw_job *job)
     }
 }
 
-static struct fw_job_runnable sweeper_runnable = {.run = sweeper_run};
+static struct fw_job_runnable sweeper_runnable = {.run = sweeper_run, .name = "sweeper"};
 
 int fw_sweeper_begin(struct fw_sweeper *sweeper, struct fw_jobs *jobs, struct fw_cache *cache,
                      uint64_t (*served)(void *server), void *server)

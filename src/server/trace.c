@@ -3,14 +3,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/thread.h"
+#include "engine/trace.h"
 #include "io/clock.h"
 #include "server/server.h"
 #include "server/state.h"
+
+enum { JOBS_PROCESS_ID = 2 }; /* In the file; 1 is the engine. */
 
 #define SLICE_NS (50 * (int64_t)FW_NS_PER_MS) /* How late the server's end may be seen. */
 
@@ -56,6 +61,76 @@ static void trace_wait(const struct fw_server *server, int64_t duration_ns)
     }
 }
 
+/* The job kernel as a process of its own beside the engine, with a track for each thread. */
+struct jobs_writer {
+    struct fw_trace_more more;
+    struct fw_jobs *jobs;
+    struct fw_json *json;
+    int64_t epoch_ns;
+};
+
+static void json_text(struct fw_json *json, const char *key, const char *text)
+{
+    fw_json_key(json, key);
+    fw_json_string(json, text);
+}
+
+static void json_number(struct fw_json *json, const char *key, uint64_t number)
+{
+    fw_json_key(json, key);
+    fw_json_unsigned(json, number);
+}
+
+static void jobs_event(const struct fw_jobs_event *event, void *context)
+{
+    const struct jobs_writer *writer = context;
+    struct fw_json *json = writer->json;
+    int64_t since_ns = event->time_ns - writer->epoch_ns;
+    if (since_ns < 0 && (event->lane != 0 || !event->is_begin)) {
+        return; /* It was over, or nearly, when the trace began; services go on. */
+    }
+    char name[64];
+    (void)snprintf(name, sizeof name, "lane %u: %s", event->lane, event->name);
+    fw_json_object_begin(json);
+    json_text(json, "ph", event->is_begin ? "B" : "E");
+    json_text(json, "cat", "job");
+    json_text(json, "name", name);
+    json_number(json, "pid", JOBS_PROCESS_ID);
+    json_number(json, "tid", (uint64_t)event->thread);
+    fw_json_key(json, "ts");
+    fw_json_double(json, since_ns > 0 ? (double)since_ns / 1000 : 0);
+    fw_json_key(json, "args");
+    fw_json_object_begin(json);
+    json_number(json, "lane", event->lane);
+    fw_json_object_end(json);
+    fw_json_object_end(json);
+}
+
+static void jobs_write(struct fw_trace_more *more, struct fw_json *json, int64_t epoch_ns)
+{
+    struct jobs_writer *writer = FW_CONTAINER_OF(more, struct jobs_writer, more);
+    writer->json = json;
+    writer->epoch_ns = epoch_ns;
+    fw_json_object_begin(json);
+    json_text(json, "ph", "M");
+    json_text(json, "name", "process_name");
+    json_number(json, "pid", JOBS_PROCESS_ID);
+    fw_json_key(json, "args");
+    fw_json_object_begin(json);
+    json_text(json, "name", "job kernel");
+    fw_json_object_end(json);
+    fw_json_object_end(json);
+    fw_jobs_trace_visit(writer->jobs, jobs_event, writer);
+}
+
+int fw_server_trace_write(struct fw_server *server,
+                          int (*sink)(const char *bytes, size_t length, void *context),
+                          void *context)
+{
+    struct jobs_writer writer = {.more = {.write = jobs_write}, .jobs = server->jobs};
+    return fw_domain_trace_write_more(server->domain, &writer.more, sink, context);
+}
+
 static int trace_take(struct fw_server *server, int64_t duration_ns, struct fw_jobs_output *output)
 {
     struct fw_server_trace *trace = &server->trace;
@@ -66,7 +141,7 @@ static int trace_take(struct fw_server *server, int64_t duration_ns, struct fw_j
         rc = fw_domain_trace(server->domain, false);
     }
     if (rc == 0) {
-        rc = fw_domain_trace_write(server->domain, text_append, trace);
+        rc = fw_server_trace_write(server, text_append, trace);
     }
     if (rc != 0) {
         text_drop(trace);

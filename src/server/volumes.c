@@ -130,8 +130,8 @@ static void agent_run(struct fw_job_runnable *runnable, struct fw_job *job)
 
 /* ---- both ---- */
 
-static struct fw_job_runnable manager_runnable = {.run = manager_run};
-static struct fw_job_runnable agent_runnable = {.run = agent_run};
+static struct fw_job_runnable manager_runnable = {.run = manager_run, .name = "manager of volumes"};
+static struct fw_job_runnable agent_runnable = {.run = agent_run, .name = "agent of volumes"};
 
 static int service_begin(struct fw_volumes_service *service, struct fw_volumes *volumes,
                          struct fw_job_runnable *runnable)

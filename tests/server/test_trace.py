@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: nothing is served that the request scheduler has not admitted, and who has had its share goes
-behind the others.
+behind the others; and the job kernel does slow work in the lanes that are meant for it.
 Method: the shipped program writes a trace of what its engine did while clients of all kinds were busy.
 In it every turn of a connection must stand behind a mark that the connection was admitted, one that no
 earlier turn has used up. For the order, the server is stopped until two
@@ -106,3 +106,42 @@ def test_connections_take_turns(fairway, tmp_path, tenants):
     assert len(set(both)) == 2
     changes = sum(1 for a, b in zip(both, both[1:]) if a != b)
     assert changes >= len(both) - 4
+
+
+def jobs_of(path):
+    """What the job kernel did: (lane, name) to how often it began, and its threads in pairs of begin and end."""
+    began, running = {}, {}
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event.get("cat") != "job":
+            continue
+        what = (event["args"]["lane"], event["name"].partition(": ")[2])
+        assert event["name"].startswith(f"lane {what[0]}: ")
+        stack = running.setdefault(event["tid"], [])
+        if event["ph"] == "B":
+            began[what] = began.get(what, 0) + 1
+            stack.append((what, event["ts"]))
+        else:
+            begun, since = stack.pop()
+            assert begun == what and since <= event["ts"]
+    return began, running
+
+
+def test_the_lanes_of_the_job_kernel(fairway, tmp_path):
+    """Services are in lane 0; what copies all items in lane 1; a window of a large value, or a part of the table, in
+    lane 2; the pieces of the window in lane 3, run by others or by who waits for them."""
+    path = tmp_path / "trace.json"
+    value = bytes(range(256)) * 4096 * 3
+    with Served(fairway, "-t", "1", "-I", "8m", "--large-directory", str(tmp_path), "--memory-file",
+                str(tmp_path / "image"), "--trace-file", str(path)) as server, server.connect() as client:
+        client.set(b"large", value)
+        assert client.get(b"large") == value
+    began, running = jobs_of(path)
+    windows = len(value) // (512 * 1024)
+    assert began.pop((0, "sweeper")) == 1
+    assert began.pop((1, "image")) == 1
+    assert began.pop((2, "window of a large value")) == 2 * windows
+    assert began.pop((2, "part of the table")) == 16
+    assert began.pop((3, "piece of a large value")) == 2 * windows * 4
+    assert not began, "all else is unknown here"
+    # Only the service goes on, to the end of the server.
+    assert [what for stack in running.values() for what, _ in stack] == [(0, "sweeper")]
