@@ -4,6 +4,8 @@ what the administrator wrote and what the cache held, and a purge leaves nothing
 Method: `tools/deb`, then a Debian made by debootstrap whose own systemd runs in namespaces (machine.py)."""
 
 import pathlib
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -48,6 +50,12 @@ def newer(package, folder):
     return made
 
 
+def loosened(source, what):
+    """The drop-in that the manual shows under these words."""
+    found = re.search(rf"^    # {what}\n((?:    .+\n)+)", (source / "docs" / "install.md").read_text(), re.MULTILINE)
+    return re.sub("^    ", "", found[1], flags=re.MULTILINE)
+
+
 def test_all_are_built(packages):
     assert sorted(packages) == sorted(NAMES)
     listed = subprocess.run(["dpkg-deb", "-c", packages["fairway"]], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -78,7 +86,7 @@ def test_programs_are_built_with_the_library(packages, source, tmp_path):
     assert done.stdout
 
 
-def test_install_upgrade_purge(machine, packages, tmp_path):
+def test_install_upgrade_purge(machine, packages, source, tmp_path):
     first = machine.put(packages["fairway"], packages["nbdkit-plugin-fairway"])
     second = machine.put(newer(packages["fairway"], tmp_path))
     machine.fetch(*first)
@@ -97,22 +105,27 @@ def test_install_upgrade_purge(machine, packages, tmp_path):
     assert "fairway" in machine.run("nbdkit", "--dump-plugin", "fairway")
     machine.run("systemctl", "reload", "fairway")
 
-    # Changed by the administrator, and upgraded to a version whose own configuration has changed.
+    # Changed by the administrator, by the manual, and upgraded to a version whose own configuration has changed.
+    drop_in = machine.root / "etc/systemd/system/fairway.service.d"
+    drop_in.mkdir()
+    (drop_in / "port.conf").write_text(loosened(source, "A port below 1024."))
+    machine.run("systemctl", "daemon-reload")
     edited = machine.root / "etc/fairway/fairway.conf"
-    text = edited.read_text().replace("port = 11211", "port = 11311").replace("#memory-file", "memory-file")
+    text = edited.read_text().replace("port = 11211", "port = 81").replace("#memory-file", "memory-file")
     edited.write_text(text)
     machine.run("systemctl", "restart", "fairway")
-    assert machine.talk(11311, TALK).startswith("STORED")
+    assert machine.talk(81, TALK).startswith("STORED")
     machine.run(*APT, "install", *second)
     assert machine.run("dpkg-query", "-W", "-f", "${Version}", "fairway").endswith("+1")
     assert edited.read_text() == text
     assert machine.run("systemctl", "show", "--value", "-p", "MainPID", "fairway").strip() != process
-    assert machine.talk(11311, "get greeting\r\nquit\r\n") == "VALUE greeting 0 5\nhello\nEND\n"
+    assert machine.talk(81, "get greeting\r\nquit\r\n") == "VALUE greeting 0 5\nhello\nEND\n"
 
     # Removed, it is gone but for what was written; purged, that is gone too.
     machine.run(*APT, "remove", "fairway")
     assert edited.read_text() == text
     assert machine.ask("systemctl", "is-active", "fairway").returncode != 0
+    shutil.rmtree(drop_in)  # The administrator's own.
     machine.run(*APT, "purge", "fairway", "nbdkit-plugin-fairway")
     machine.run(*APT, "--purge", "autoremove")
     assert machine.files() - before == set()
