@@ -82,8 +82,14 @@ void fw_changes_append(struct fw_changes *changes, enum fw_change_kind kind, uin
         while (end - changes->tail > changes->size) {
             changes->tail += ring_length(changes, changes->tail);
         }
-        ring_put(changes, head, header, HEADER);
-        ring_put(changes, head + HEADER, key, key_length);
+        char *to = changes->ring + (head & (changes->size - 1));
+        if (FW_LIKELY((size_t)(changes->ring + changes->size - to) >= HEADER + FW_ITEM_KEY_MAX)) {
+            memcpy(to, header, HEADER);
+            memcpy(to + HEADER, key, key_length);
+        } else {
+            ring_put(changes, head, header, HEADER);
+            ring_put(changes, head + HEADER, key, key_length);
+        }
         /* Release, for the acquire in fw_changes_head(). */
         atomic_store_explicit(&changes->head, end, memory_order_release);
     }

@@ -16,6 +16,10 @@ FW_LOG_MODULE_USE(repl);
 
 enum { FILL_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 
+/* A link that has read so much of the log since it last slept rests before it reads on. */
+enum { BUSY_BYTES = 256, REST_SHARE = 16 };
+
+#define REST_NS      (INT64_C(1) * FW_NS_PER_MS)
 #define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
 #define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
 #define COPY_LOOK_NS (INT64_C(1) * FW_NS_PER_MS)
@@ -103,6 +107,8 @@ static bool link_send(struct fw_repl_link *link)
     if (link->piece_count == 0) {
         link->piece = 0;
         link->piece_count = fw_reply_finish(link->reply);
+        fw_repl_count(&link->repl->metrics.items_sent, link->item_count);
+        link->item_count = 0;
     }
     while (link->piece < link->piece_count && link->error == 0) {
         ssize_t result = fw_stream_send(&link->stream, link->reply->pieces + link->piece,
@@ -228,6 +234,7 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
     link->history = history;
     link->position = position;
     link->mark_position = position;
+    link->rest_position = position;
     link->is_whole = can_go_on;
     fw_repl_count(can_go_on ? &repl->metrics.resumes : &repl->metrics.copies, 1);
     /* Relaxed: figures. */
@@ -392,7 +399,7 @@ static void link_tell(struct fw_repl_link *link, const char *bytes, uint8_t leng
         fw_repl_put_touch(link->reply, local, hold.item, link->is_ours);
     } /* Else it was written since, and that stands further on. */
     fw_hold_release(&hold);
-    fw_repl_count(&link->repl->metrics.items_sent, 1);
+    link->item_count++;
 }
 
 /* The next change of the batch, which is not empty. 0 or -EPROTO. */
@@ -553,6 +560,21 @@ static int link_check(const struct fw_repl_link *link)
     return 0;
 }
 
+/* All is told: rests, if it may, or waits for news. */
+static enum fw_step link_pause(struct fw_repl_link *link)
+{
+    const struct fw_repl *repl = link->repl;
+    uint64_t told = link->position - link->rest_position;
+    link->rest_position = link->position;
+    /* Relaxed: who waits for slaves for the first time may wait for the end of a rest. */
+    if (told < BUSY_BYTES || told > repl->config.backlog / REST_SHARE ||
+        atomic_load_explicit(&repl->is_urgent, memory_order_relaxed)) {
+        return link_wait(link);
+    }
+    link->rest_ns = fw_fom_now(&link->fom) + REST_NS;
+    return fw_fom_wait_until(&link->fom, LINK_STREAM, link->rest_ns);
+}
+
 static enum fw_step link_stream(struct fw_repl_link *link)
 {
     struct fw_fom *fom = &link->fom;
@@ -564,6 +586,9 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     }
     if (link->is_sending) {
         return link_wait(link);
+    }
+    if (fw_fom_now(fom) < link->rest_ns) {
+        return fw_fom_wait_until(fom, LINK_STREAM, link->rest_ns);
     }
     int more = link->piece_count == 0 ? link_fill(link) : 1;
     if (more < 0) {
@@ -580,7 +605,7 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     if (link->error != 0) {
         return link_end(link, link->error);
     }
-    return more != 0 ? fw_fom_yield(fom, LINK_STREAM) : link_wait(link);
+    return more != 0 ? fw_fom_yield(fom, LINK_STREAM) : link_pause(link);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */

@@ -19,6 +19,10 @@
  * every HEARTBEAT_NS, which says that the master is alive. When the log has been read to its head
  * it waits for news (fw_repl_nudge()).
  *
+ * While much changes it rests in between: what comes in a millisecond or two is then sent in one
+ * call with one mark, where else each batch of each client would cost its own, and wake it up. It
+ * does not where anybody has to wait for slaves, nor where the log could go round meanwhile.
+ *
  * Its memory: the struct, and one reply of 64 KiB, which large values are not copied into.
  */
 #pragma once
@@ -82,7 +86,10 @@ struct fw_repl_link {
     uint64_t hello_history;    /* What it said before it was challenged. */
     uint64_t hello_position;
     uint64_t history;
-    uint64_t position; /* Where the log is read next. */
+    uint64_t position;      /* Where the log is read next. */
+    uint64_t rest_position; /* When it last began to rest, or might have. */
+    int64_t rest_ns;        /* It rests until then. */
+    uint32_t item_count;    /* Told and not yet counted. */
     uint32_t batch_next;
     uint32_t batch_end;
     uint32_t input_length;

@@ -118,6 +118,7 @@ struct fw_repl {
     struct fw_channel news;         /* Links wait here for changes. */
     _Atomic uint32_t sleeper_count; /* How many do. */
     atomic_bool is_master;          /* Links end when it is not. */
+    atomic_bool is_urgent;          /* Somebody has waited for slaves to confirm something. */
     atomic_bool must_unfollow;      /* The follower ends. */
     _Atomic uint32_t link_count;    /* Until their sockets are closed. */
     struct fw_address master;       /* Whom to follow; the thread that runs the server. */

@@ -87,6 +87,8 @@ void fw_doubt_enter(struct fw_connection *connection)
     struct fw_doubts *doubts = &connection->core->doubts;
     fw_list_push_back(&doubts->held, &connection->doubt->link);
     fw_repl_count(&repl_of(connection)->metrics.held, 1);
+    /* Relaxed: links take their time no longer, from soon on. */
+    atomic_store_explicit(&repl_of(connection)->is_urgent, true, memory_order_relaxed);
     atomic_fetch_add(&doubts->held_count, 1);
     FW_YIELD_POINT("doubt: is about to wait");
     /* Listed first, looked then, in HOLD; who confirms does so first and looks then. */
