@@ -17,6 +17,7 @@ from . import (
     memory,
     micro,
     network,
+    repl,
     ring,
     sched,
     share,
@@ -33,7 +34,6 @@ MODULES = (
     memory,
     hits,
     idle,
-    http,
     simulate,
     log,
     jobs,
@@ -42,10 +42,12 @@ MODULES = (
     instructions,
     epoch,
     volume,
+    bulk,
+    http,
+    large,
+    repl,
     share,
     two,
-    bulk,
-    large,
 )
 
 
