@@ -519,6 +519,49 @@ def test_what_is_no_secret_is_refused_at_the_start(fairway, tmp_path, text):
     assert done.returncode != 0 and "--repl-secret-file" in done.stderr
 
 
+def test_a_client_that_closes_its_half_is_answered_and_gone(fairway):
+    """Also one that has more replies under way than its socket takes; none stays open when it has got them."""
+    with served(fairway) as master, master.connect() as client:
+        client.set(b"large", b"v" * 100000)
+        for words, size in ((b"set a 0 0 1\r\n1\r\n", 8), (b"get large\r\n" * 100, 100 * 100029), (b"set b 0 0 9\r\nhalf", 0)):
+            with master.connect() as half:
+                half.send(words)
+                half.socket.shutdown(socket.SHUT_WR)
+                assert len(half.file.read()) == size
+        wait_for(lambda: stats(client, b"")["curr_connections"] == "1")
+        assert client.get(b"a") == b"1" and client.get(b"b") is None
+
+
+def test_a_link_that_is_half_closed_is_gone(fairway):
+    with served(fairway) as master, master.connect() as client:
+        host, port = replication_address(master).rsplit(":", 1)
+        with socket.create_connection((host, int(port)), START_S) as slave:
+            slave.sendall(HELLO_BYTES)
+            assert slave.recv(2) == b"\x81\xf0"
+            slave.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionResetError):
+                while slave.recv(1000):
+                    pass
+        wait_for(lambda: stats(client)["slaves"] == "0")
+
+
+def test_items_of_a_clean_stop_are_replicated(fairway, tmp_path):
+    """A master begins with what it had, and tells its slaves; a slave forgets what it had, and keeps what it was told."""
+    images = [tmp_path / "master", tmp_path / "slave"]
+    with served(fairway, "--memory-file", images[0]) as master, master.connect() as client:
+        fill(client, 500)
+    with served(fairway, "--memory-file", images[1]) as server, server.connect() as client:
+        client.set(b"other", b"1")
+    with served(fairway, "--memory-file", images[0]) as master, master.connect() as client:
+        with following(fairway, master, "--memory-file", images[1]) as slave, slave.connect() as reader:
+            assert len(assert_same(client, reader)) == 500
+            assert reader.get(b"other") is None
+            client.set(b"new", b"1")
+            settle(client, reader)
+    with served(fairway, "--memory-file", images[1]) as server, server.connect() as client:
+        assert len(table(client)) == 501 and client.get(b"new") == b"1"
+
+
 def admin(fairway, path, *words):
     return subprocess.run([fairway, "admin", "--socket", path, *words], capture_output=True, text=True,
                           timeout=2 * START_S, check=False)
