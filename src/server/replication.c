@@ -220,23 +220,6 @@ static void stage_set(struct fw_replication *replication, enum fw_replication_st
     }
 }
 
-int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *reason)
-{
-    enum fw_repl_role role;
-    struct fw_replication *tried = aligned_alloc(alignof(struct fw_replication), sizeof *tried);
-    if (tried == NULL) {
-        return fw_reason_errno(reason, -ENOMEM, "cannot replicate");
-    }
-    memset(tried, 0, sizeof *tried);
-    tried->repl.config = *config;
-    int rc = roles_read(config, tried, &role, reason);
-    if (rc == 0) {
-        rc = fw_repl_read_admitted(&tried->repl, reason);
-    }
-    free(tried);
-    return rc;
-}
-
 static int secret_read(struct fw_repl *repl, struct fw_reason *reason)
 {
     struct fw_reason why;
@@ -249,6 +232,35 @@ static int secret_read(struct fw_repl *repl, struct fw_reason *reason)
     return rc == 0 ? 0 : fw_reason_set(reason, -EINVAL, "--repl-secret-file: %s", why.text);
 }
 
+/* All that the options say, before anything is opened. */
+static int options_read(const struct fw_repl_config *config, struct fw_replication *replication,
+                        enum fw_repl_role *role, struct fw_reason *reason)
+{
+    int rc = roles_read(config, replication, role, reason);
+    if (rc == 0) {
+        rc = fw_repl_read_admitted(&replication->repl, reason);
+    }
+    if (rc == 0 && config->secret_file != NULL) {
+        rc = secret_read(&replication->repl, reason);
+    }
+    return rc;
+}
+
+int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *reason)
+{
+    enum fw_repl_role role;
+    struct fw_replication *tried = aligned_alloc(alignof(struct fw_replication), sizeof *tried);
+    if (tried == NULL) {
+        return fw_reason_errno(reason, -ENOMEM, "cannot replicate");
+    }
+    memset(tried, 0, sizeof *tried);
+    tried->repl.config = *config;
+    int rc = options_read(config, tried, &role, reason);
+    explicit_bzero(&tried->repl.secret, sizeof tried->repl.secret);
+    free(tried);
+    return rc;
+}
+
 int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_repl_config *config = &server->config.repl;
@@ -257,13 +269,7 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     if (!config->is_enabled) {
         return 0;
     }
-    int rc = roles_read(config, replication, &role, reason);
-    if (rc == 0) {
-        rc = fw_repl_read_admitted(&replication->repl, reason);
-    }
-    if (rc == 0 && config->secret_file != NULL) {
-        rc = secret_read(&replication->repl, reason);
-    }
+    int rc = options_read(config, replication, &role, reason);
     for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
         rc = doors_open(server, config->listen.items[i], reason);
     }

@@ -109,6 +109,8 @@ WRONG = [
     ("[repl]\nenable = yes\nvirtual-address = 1.2.3\n", 3),
     ("[repl]\nenable = yes\nadmit = somebody\n", 3),
     ("[counter]\nenable = yes\nlisten = 1.2.3\n", 3),
+    ("[repl]\nenable = yes\nsecret-file = /nonexistent/secret\n", 3),
+    ("[repl]\nenable = yes\nadmit-others = yes\nsecret-file = USERS\n", 3),
     ("[repl]\nack = 1\n", 2),
     ("[repl]\nenable = yes\nslaves = 1\nack = 2\n", 4),
     ("[tenant a]\nrepl-ack = 1\n", 2),
