@@ -352,9 +352,6 @@ enum fw_election_gate fw_election_gate(const struct fw_election *election, int64
     if (election->holder == election->self) {
         return is_fit(election, now_ns) ? FW_ELECTION_OPEN : FW_ELECTION_CLOSED;
     }
-    if (!are_all_heard(election, false) && now_ns < election->quiet_ns + lease_over_ns(election)) {
-        return FW_ELECTION_KEEP; /* All will be known in a moment. */
-    }
     for (uint32_t i = 0; i < election->member_count; i++) {
         const struct fw_election_member *member = &election->members[i];
         if (member->number == election->holder && now_ns < over_ns(election)) {
@@ -364,6 +361,13 @@ enum fw_election_gate fw_election_gate(const struct fw_election *election, int64
                                !election->standing.has_address;
             return can_succeed ? FW_ELECTION_OPEN : FW_ELECTION_CLOSED;
         }
+    }
+    /*
+     * What is known of who has most changes with each word until no lease can run any more. A gate
+     * that is closed and opened again costs what keepalived waits before it takes the address.
+     */
+    if (!are_all_heard(election, true) && now_ns < over_ns(election) + lease_over_ns(election)) {
+        return FW_ELECTION_KEEP;
     }
     const struct fw_election_member *best = best_find(election, now_ns);
     return best != NULL && best->number == election->self ? FW_ELECTION_OPEN : FW_ELECTION_CLOSED;
