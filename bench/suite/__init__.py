@@ -6,6 +6,7 @@ from . import (
     bulk,
     cache,
     epoch,
+    failover,
     hits,
     http,
     idle,
@@ -47,6 +48,7 @@ MODULES = (
     large,
     repl,
     share,
+    failover,
     two,
 )
 
