@@ -25,6 +25,7 @@ from . import (
     simulate,
     two,
     volume,
+    volume_nbd,
 )
 
 __all__ = ["Benchmark", "Context", "Unavailable", "benchmarks", "measure"]
@@ -44,12 +45,13 @@ MODULES = (
     epoch,
     volume,
     bulk,
+    failover,
     http,
     large,
     repl,
     share,
-    failover,
     two,
+    volume_nbd,
 )
 
 

@@ -23,6 +23,8 @@ enum {
     DISCARD_MAX = 64, /* Extents that are given back in one message. */
     THIRSTY_MS = 2,   /* How often to look for extents while somebody waits for one. */
     INTERVAL_MS = 100,
+    AHEAD_AFTER = 16,  /* Extents placed in order, before the next one is placed in advance. */
+    AHEAD_POOL = 4,    /* And only where the pool has so many. */
     CLOSE_TRIES = 500, /* Of a volume whose ring is full, THIRSTY_MS apart. */
 };
 
@@ -71,7 +73,13 @@ struct fw_volume_thin {
     uint32_t inside;    /* Transfers under way. */
     bool is_discarding; /* Nobody gets in. */
     bool is_edging;     /* Somebody changes a part of a sector. */
+    uint64_t next;      /* Behind the extent that was written first most recently, */
+    uint32_t in_order;  /* and how many before it were so in order. */
+    uint64_t wanted;    /* To be placed in advance; NOWHERE: none. */
+    uint64_t spare;     /* Placed in advance, and certainly not written since. */
 };
+
+static const uint64_t NOWHERE = UINT64_MAX;
 
 /* ---- waiting, under the lock ---- */
 
@@ -168,6 +176,82 @@ static void discard_begin(struct fw_volume_thin *thin)
 static void discard_end(struct fw_volume_thin *thin)
 {
     flag_drop(thin->host, &thin->is_discarding);
+}
+
+/* ---- one extent in advance ---- */
+
+/*
+ * Who writes a volume from begin to end would stop at each extent until it is placed. So when
+ * some have been placed in order, the keeper places the next one meanwhile. Nobody shall notice:
+ * it is told as a hole until it is written to, and given back if that does not happen. `spare` is
+ * set before it is placed, and cleared by whoever writes before he looks where: so it is never one
+ * that somebody has written to.
+ */
+
+/* Before a write to an extent: it is no spare any more, and the next one will be wanted. */
+static void ahead_touch(struct fw_volume_thin *thin, uint64_t logical, bool is_new)
+{
+    struct fw_volume_thin_host *host = thin->host;
+    fw_mutex_lock(&host->lock);
+    bool was_spare = thin->spare == logical;
+    if (was_spare) {
+        thin->spare = NOWHERE;
+    }
+    if ((was_spare || is_new) && thin->next != logical + 1) { /* Or it has been counted. */
+        thin->in_order = logical == thin->next ? thin->in_order + 1 : 1;
+        thin->next = logical + 1;
+        bool is_wanted =
+            thin->in_order >= AHEAD_AFTER && thin->next < thin->size / thin->extent_size;
+        thin->wanted = is_wanted ? thin->next : NOWHERE;
+        if (is_wanted) {
+            fw_unpark(&host->parker);
+        }
+    }
+    fw_mutex_unlock(&host->lock);
+}
+
+static struct fw_volume_thin *ahead_find(struct fw_volume_thin_host *host, uint64_t *logical)
+{
+    struct fw_volume_thin *found = NULL;
+    fw_mutex_lock(&host->lock);
+    for (size_t i = 0; found == NULL && i < FW_VOLUME_THINS_MAX; i++) {
+        struct fw_volume_thin *thin = host->thins[i];
+        if (thin != NULL && thin->wanted != NOWHERE && thin->spare == NOWHERE) {
+            thin->spare = *logical = thin->wanted;
+            thin->wanted = NOWHERE;
+            found = thin;
+        }
+    }
+    fw_mutex_unlock(&host->lock);
+    return found;
+}
+
+/* By the keeper. */
+static void ahead_place(struct fw_volume_thin_host *host)
+{
+    struct fw_volume_thin *thin;
+    uint64_t logical;
+    flag_take(host, &host->is_opening); /* None is closed meanwhile. */
+    /* Else it stays wanted: extents are for who waits for one first. */
+    while (fw_volume_agent_pool(host->agent) >= AHEAD_POOL &&
+           (thin = ahead_find(host, &logical)) != NULL) {
+        uint64_t at;
+        bool is_hole = !fw_volume_lookup(thin->volume, logical, &at);
+        if (!is_hole || fw_volume_allocate(thin->volume, logical, 1, NULL) != 0) {
+            fw_mutex_lock(&host->lock);
+            thin->spare = NOWHERE;
+            fw_mutex_unlock(&host->lock);
+        }
+    }
+    flag_drop(host, &host->is_opening);
+}
+
+uint64_t fw_volume_thin_spare(struct fw_volume_thin *thin)
+{
+    fw_mutex_lock(&thin->host->lock);
+    uint64_t spare = thin->spare;
+    fw_mutex_unlock(&thin->host->lock);
+    return spare;
 }
 
 /* ---- one disk ---- */
@@ -353,8 +437,10 @@ int fw_volume_thin_read(struct fw_volume_thin *thin, void *into, uint64_t size, 
 static int piece_write(struct fw_volume_thin *thin, const struct piece *piece, const uint8_t *from,
                        struct fw_reason *reason)
 {
+    bool is_new = false;
     for (;;) {
         uint64_t at;
+        ahead_touch(thin, piece->logical, is_new);
         struct slot *slot = transfer_begin(thin->host, thin);
         bool is_there = fw_volume_lookup(thin->volume, piece->logical, &at);
         int rc =
@@ -367,6 +453,7 @@ static int piece_write(struct fw_volume_thin *thin, const struct piece *piece, c
         if (rc != 0) {
             return rc;
         }
+        is_new = true;
     }
 }
 
@@ -455,7 +542,8 @@ uint32_t fw_volume_thin_sector_size(const struct fw_volume_thin *thin)
 bool fw_volume_thin_is_placed(struct fw_volume_thin *thin, uint64_t offset)
 {
     uint64_t at;
-    return fw_volume_lookup(thin->volume, offset / thin->extent_size, &at);
+    uint64_t logical = offset / thin->extent_size;
+    return logical != fw_volume_thin_spare(thin) && fw_volume_lookup(thin->volume, logical, &at);
 }
 
 /* ---- opening and closing a volume ---- */
@@ -497,6 +585,8 @@ static int thin_make(struct fw_volume_thin **made, struct fw_volume_thin_host *h
     }
     thin->host = host;
     thin->users = 1;
+    thin->wanted = NOWHERE;
+    thin->spare = NOWHERE;
     thin->extent_size = host->extent_size;
     thin->sector_size = host->sector_size;
     thin->size = fw_volume_size(thin->volume) * thin->extent_size;
@@ -556,6 +646,10 @@ static bool thins_sweep(struct fw_volume_thin_host *host)
         struct fw_volume_thin *thin = place != NULL ? *place : NULL;
         if (thin != NULL) {
             FW_ASSERT(thin->inside == 0);
+            if (thin->spare != NOWHERE) { /* If that cannot be, it stays: zeros, as a hole is. */
+                (void)!fw_volume_discard(thin->volume, thin->spare, 1, NULL);
+                thin->spare = NOWHERE;
+            }
             is_full = fw_volume_close(thin->volume, NULL) == FW_VOLUME_WAIT;
         }
         if (thin != NULL && !is_full) {
@@ -594,6 +688,7 @@ static void keeper_run(void *argument)
             FW_LOG(volume, ERROR, "volumes cannot grow any more: %s", reason.text);
         }
         told = rc;
+        ahead_place(host);
         (void)thins_sweep(host);
         fw_mutex_lock(&host->lock);
         bool is_thirsty = host->thirsty > 0;

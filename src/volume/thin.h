@@ -22,6 +22,10 @@
  * write that is still under way would then go to its data. So discards wait until no read or write
  * is under way, and hold back new ones; who waits for an extent is not under way.
  *
+ * Who writes in order would stop at every extent until it is placed. After some in order the next
+ * one is placed meanwhile, by the thread of the host; it is told as a hole until it is written to,
+ * and given back when the volume is closed. `bench/run volume-nbd` is what it is for.
+ *
  * Durability is that of a disk: what was written before a flush is there after it. The map needs no
  * flush, for a placement is durable before its extent is written to.
  *
@@ -68,6 +72,10 @@ void fw_volume_thin_close(struct fw_volume_thin *thin);
 uint64_t fw_volume_thin_size(const struct fw_volume_thin *thin); /* Bytes. */
 uint64_t fw_volume_thin_extent_size(const struct fw_volume_thin *thin);
 uint32_t fw_volume_thin_sector_size(const struct fw_volume_thin *thin);
+
+/* The extent, if any, that was placed in advance, because others before it were written in order;
+ * else UINT64_MAX. For tests: it is a hole to who asks. */
+uint64_t fw_volume_thin_spare(struct fw_volume_thin *thin);
 
 /* Whether the extent with this byte is there, or a hole. */
 bool fw_volume_thin_is_placed(struct fw_volume_thin *thin, uint64_t offset);

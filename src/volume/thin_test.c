@@ -26,7 +26,7 @@
 #include "support/volume.h"
 #include "volume/thin.h"
 
-enum { WRITERS = 4, EXTENTS = 12, ROUNDS = 150, GARBAGE = 0xa5, FILE_SIZE = 4 << 20 };
+enum { WRITERS = 4, EXTENTS = 12, LONG = 40, ROUNDS = 150, GARBAGE = 0xa5, FILE_SIZE = 4 << 20 };
 #define EXTENT UINT64_C(16384)
 #define SIZE   (EXTENT * EXTENTS)
 #define SHARE  (SIZE / WRITERS - 777)
@@ -67,7 +67,7 @@ static void thin_stop(void)
 static int setup(void **state)
 {
     (void)state;
-    const struct fw_volume_manager_options options = {.path = path, .pool_min = 3, .pool_max = 6};
+    const struct fw_volume_manager_options options = {.path = path, .pool_min = 6, .pool_max = 12};
     const struct fw_volume_format format = {
         .path = path, .extent_size = EXTENT, .ring_size = 64 << 10, .log_size = 64 << 10};
     uint8_t *garbage = malloc(FILE_SIZE);
@@ -82,6 +82,7 @@ static int setup(void **state)
     VOLUME_OK(fw_volume_manager_open(&manager, &options, why));
     VOLUME_OK(fw_volume_manager_create(manager, "a", EXTENTS, why));
     VOLUME_OK(fw_volume_manager_create(manager, "b", EXTENTS, why));
+    VOLUME_OK(fw_volume_manager_create(manager, "long", LONG, why));
     VOLUME_OK(fw_volume_manager_connect(manager, "one", why));
     VOLUME_OK(fw_volume_manager_connect(manager, "two", why));
     assert_int_equal(fw_thread_create(&keeper, "manager", manager_run, NULL), 0);
@@ -233,6 +234,45 @@ static void test_two_volumes(void **state)
     fw_volume_thin_close(again);
 }
 
+/* Who writes in order gets the next extent in advance, which is a hole until he writes to it. */
+static void test_in_order(void **state)
+{
+    (void)state;
+    struct fw_volume_thin *in_order;
+    struct fw_volume_thin *other;
+    uint8_t byte = 1;
+    VOLUME_OK(fw_volume_thin_open(&in_order, host, "long", fw_volume_reason(why)));
+    for (uint64_t i = 0; i < 30; i++) {
+        VOLUME_OK(fw_volume_thin_write(in_order, "x", 1, i * EXTENT, false, fw_volume_reason(why)));
+    }
+    while (fw_volume_thin_spare(in_order) != 30) {
+        fw_thread_yield();
+    }
+    /* It is being placed; who opens a volume gets his turn when that is done. */
+    VOLUME_OK(fw_volume_thin_open(&other, host, "b", fw_volume_reason(why)));
+    fw_volume_thin_close(other);
+    assert_int_equal(fw_volume_thin_spare(in_order), 30);
+    assert_false(fw_volume_thin_is_placed(in_order, 30 * EXTENT));
+    VOLUME_OK(fw_volume_thin_read(in_order, &byte, 1, 30 * EXTENT, fw_volume_reason(why)));
+    assert_int_equal(byte, 0);
+    VOLUME_OK(fw_volume_thin_write(in_order, "y", 1, 30 * EXTENT, false, fw_volume_reason(why)));
+    assert_true(fw_volume_thin_is_placed(in_order, 30 * EXTENT));
+    while (fw_volume_thin_spare(in_order) != 31) {
+        fw_thread_yield();
+    }
+    fw_volume_thin_close(in_order); /* Gives 31 back, and nothing that was written. */
+    VOLUME_OK(fw_volume_thin_open(&in_order, host, "long", fw_volume_reason(why)));
+    for (uint64_t i = 0; i < LONG; i++) {
+        assert_true(fw_volume_thin_is_placed(in_order, i * EXTENT) == (i < 31));
+    }
+    VOLUME_OK(fw_volume_thin_read(in_order, &byte, 1, 30 * EXTENT, fw_volume_reason(why)));
+    assert_int_equal(byte, 'y');
+    VOLUME_OK(fw_volume_thin_write(in_order, "z", 1, 35 * EXTENT, false, fw_volume_reason(why)));
+    assert_true(fw_volume_thin_spare(in_order) == UINT64_MAX); /* Not in order. */
+    VOLUME_OK(fw_volume_thin_discard(in_order, LONG * EXTENT, 0, fw_volume_reason(why)));
+    fw_volume_thin_close(in_order);
+}
+
 enum { RACES = 40 };
 static atomic_int met;     /* How often one of the two has come to a meeting. */
 static atomic_int owners;  /* Who have the volume now. */
@@ -307,9 +347,9 @@ static void test_what_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_two_volumes),    cmocka_unit_test(test_two_hosts),
-        cmocka_unit_test(test_what_cannot_be),
+        cmocka_unit_test(test_pieces),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_two_volumes), cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_two_hosts),   cmocka_unit_test(test_what_cannot_be),
     };
     (void)!fw_log_set_level("volume", FW_LOG_ERROR);
     return cmocka_run_group_tests(tests, setup, teardown);
