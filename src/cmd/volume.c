@@ -60,6 +60,9 @@ static const struct fw_option volume_options[] = {
                      .help = "adopt: where to keep LVM's metadata; empty is LVM's archive"),
     FW_OPTION_STRING(struct fw_cmd_volume, nbd, .name = "nbd", .default_text = "",
                      .help = "attach: serve volumes by NBD on this socket"),
+    FW_OPTION_STRING(
+        struct fw_cmd_volume, sanlock, .name = "sanlock", .default_text = "",
+        .help = "manager: hold this resource of sanlock's too; LOCKSPACE:NAME:PATH:OFFSET"),
     FW_OPTION_STRING(struct fw_cmd_volume, dm, .name = "dm", .default_text = "",
                      .help = "attach: also make a device of device-mapper of this name"),
     FW_OPTION_STRING(struct fw_cmd_volume, host, .name = "host", .default_text = "",

@@ -30,6 +30,7 @@ struct fw_cmd_volume {
     bool commands;
     const char *nbd;
     const char *dm;
+    const char *sanlock;
     const char *backup;
     const char *host;
     const char *plugin;

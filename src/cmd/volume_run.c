@@ -18,6 +18,8 @@
 #include "io/clock.h"
 #include "io/reactor.h"
 #include "io/signal.h"
+#include "volume/queue.h"
+#include "volume/sanlock.h"
 
 enum { LINE_SIZE = 256, COMMAND_S = 2 };
 
@@ -98,6 +100,29 @@ static int manager_step(void *what, struct fw_ring_reason *reason)
     return fw_volume_manager_step(what, reason);
 }
 
+/* Sanlock's lease first, where it is wanted: who is refused has disturbed nobody. */
+static int manager_take(const struct fw_cmd_volume *config,
+                        const struct fw_volume_manager_options *options, int *held,
+                        struct fw_volume_manager **manager, struct fw_ring_reason *reason)
+{
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    if (config->sanlock[0] != '\0') {
+        int rc = fw_volume_sanlock_take(config->sanlock, held, fw_volume_reason(reason));
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    int64_t deadline_ns = fw_clock_now_ns() + COMMAND_S * (int64_t)FW_NS_PER_S;
+    int rc;
+    /* While no manager runs, who gives a command is one for a moment. */
+    while ((rc = fw_volume_manager_open(manager, options, reason)) == -EBUSY &&
+           fw_clock_now_ns() < deadline_ns) {
+        (void)fw_park_for(&parker, config->interval_ns);
+    }
+    return rc;
+}
+
 enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
 {
     const struct fw_volume_manager_options options = {.path = config->path,
@@ -107,15 +132,8 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
     struct fw_volume_manager *manager;
     struct fw_ring_reason reason = {.text = ""};
     fw_cmd_volume_run_prepare();
-    struct fw_parker parker;
-    fw_parker_init(&parker);
-    int64_t deadline_ns = fw_clock_now_ns() + COMMAND_S * (int64_t)FW_NS_PER_S;
-    int rc;
-    /* While no manager runs, who gives a command is one for a moment. */
-    while ((rc = fw_volume_manager_open(&manager, &options, &reason)) == -EBUSY &&
-           fw_clock_now_ns() < deadline_ns) {
-        (void)fw_park_for(&parker, config->interval_ns);
-    }
+    int held = -1;
+    int rc = manager_take(config, &options, &held, &manager, &reason);
     if (rc != 0) {
         return failed(config, &reason);
     }
@@ -127,6 +145,9 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
     }
     struct fw_ring_reason why = {.text = ""};
     int closed = fw_volume_manager_close(manager, &why);
+    if (held >= 0) {
+        fw_volume_sanlock_drop(held);
+    }
     if (rc != 0) {
         return failed(config, &reason);
     }

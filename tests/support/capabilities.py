@@ -212,6 +212,15 @@ def memory_policy():
     return None
 
 
+def sanlock():
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    if shutil.which("sanlock", path=path) is None:
+        return "sanlock is not installed"
+    info = pathlib.Path(os.environ.get("FAIRWAY_BUILD", "build"), "meson-info")
+    found = json.loads((info / "intro-dependencies.json").read_text())
+    return None if any(one["name"] == "libsanlock" for one in found) else "this build knows no sanlock"
+
+
 def virtual_machine():
     """What tests/volume/machine.py starts: Debian's kernel under qemu, which need not have KVM for it."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -271,6 +280,7 @@ PROBES = {
     "nbdkit": nbdkit,
     "promtool": _program("promtool"),
     "root": root,
+    "sanlock": sanlock,
     "spin": _program("spin"),
     "systemd-analyze": _program("systemd-analyze"),
     "two-cpus": two_cpus,
