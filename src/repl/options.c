@@ -24,9 +24,11 @@ const struct fw_option fw_repl_options[] = {
                 "address that masters have"),
     ROW(ENUM, role, "role", .default_text = "auto", .names = roles,
         .help = "what to begin as; auto: slave if --repl-master is given, else master; with "
-                "--repl-virtual-address whatever that says"),
+                "--repl-virtual-address or --repl-master-file whatever that says"),
     ROW(STRING, virtual_address, "virtual-address", .value_name = "ADDRESS",
         .help = "who has this address is master, and who loses it becomes slave"),
+    ROW(STRING, master_file, "master-file", .value_name = "FILE",
+        .help = "who finds this file is master, and who finds it gone becomes slave"),
     ROW(BOOL, serves_reads, "serve-reads", .default_text = "no",
         .help = "let clients read from a slave; else it closes their connections"),
     ROW(LIST, admit, "admit", .value_name = "ADDRESS",

@@ -17,6 +17,7 @@ struct fw_repl_config {
     const char *master;          /* Whom a slave follows, or NULL. */
     enum fw_repl_role role;      /* To begin with. AUTO: slave if there is a master to follow. */
     const char *virtual_address; /* Who has it is master; or NULL. */
+    const char *master_file;     /* Who finds it is master; or NULL. */
     bool serves_reads;
     struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
     const char *secret_file;     /* NULL: there is none. */

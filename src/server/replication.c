@@ -174,6 +174,39 @@ static int virtual_open(struct fw_server *server, struct fw_reason *reason)
     return rc;
 }
 
+/* ---- the master's file --------------------------------------------------------------------- */
+
+static void file_changed(struct fw_presence *presence, bool is_there)
+{
+    struct fw_replication *replication = FW_CONTAINER_OF(presence, struct fw_replication, presence);
+    uint32_t wish = is_there ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE;
+    if (atomic_exchange(&replication->wish, wish) != wish) {
+        FW_LOG(server, NOTICE, "'%s' is %s", presence->path, is_there ? "there" : "gone");
+    }
+}
+
+static void file_closed(struct fw_presence *presence)
+{
+    server_of(FW_CONTAINER_OF(presence, struct fw_replication, presence))->open_count--;
+}
+
+static int file_open(struct fw_server *server, struct fw_reason *reason)
+{
+    struct fw_replication *replication = &server->replication;
+    struct fw_presence *presence = &replication->presence;
+    struct fw_reason why;
+    presence->changed = file_changed;
+    presence->closed = file_closed;
+    int rc = fw_presence_open(presence, server->reactor, server->config.repl.master_file, &why);
+    if (rc != 0) {
+        return fw_reason_set(reason, -EINVAL, "--repl-master-file: %s", why.text);
+    }
+    replication->has_presence = true;
+    server->open_count++;
+    file_changed(presence, fw_presence_look(presence)); /* And it becomes that at once. */
+    return 0;
+}
+
 /* ---- opening ------------------------------------------------------------------------------- */
 
 static int address_read(const char *option, const char *text, uint16_t port,
@@ -288,6 +321,9 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     if (rc == 0 && config->virtual_address != NULL) {
         rc = virtual_open(server, reason);
     }
+    if (rc == 0 && config->master_file != NULL) {
+        rc = file_open(server, reason);
+    }
     return rc;
 }
 
@@ -303,6 +339,9 @@ void fw_replication_close(struct fw_server *server)
     }
     if (replication->has_netlink) {
         fw_netlink_close(&replication->netlink);
+    }
+    if (replication->has_presence) {
+        fw_presence_close(&replication->presence);
     }
 }
 

@@ -8,10 +8,11 @@
  *        └──────────── the follower is gone ──── UNFOLLOWING ◄────────────────┘
  *                                                             wish: master
  *
- * A wish comes from the command line, from an administrator (`promote`, `demote`), or from the
- * virtual address, which netlink watches. Wishes may come at any time, from any thread; the thread
- * that runs the server carries them out, step by step, and never waits: each step begins what the
- * next one looks for. So there is no moment in which a client is served and a master is followed.
+ * A wish comes from the command line, from an administrator (`promote`, `demote`), from the virtual
+ * address, which netlink watches, or from a file that comes and goes. Wishes may come at any time,
+ * from any thread; the thread that runs the server carries them out, step by step, and never waits:
+ * each step begins what the next one looks for. So there is no moment in which a client is served
+ * and a master is followed.
  *
  * Only a master serves. Elsewhere clients are refused at once, but by a slave that may serve reads,
  * once it follows; there commands that write are refused. Who was a client when the role changed is
@@ -34,6 +35,7 @@
 #include "base/reason.h"
 #include "cache/cache.h"
 #include "io/netlink.h"
+#include "io/presence.h"
 #include "io/reactor.h"
 #include "repl/repl.h"
 #include "server/lease.h"
@@ -72,6 +74,8 @@ struct fw_replication {
     uint32_t door_count;
     struct fw_netlink netlink;
     bool has_netlink;
+    struct fw_presence presence;
+    bool has_presence;
     bool is_over;
     bool had_lease; /* When last looked at. */
     bool has_master;

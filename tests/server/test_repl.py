@@ -593,6 +593,27 @@ def test_roles_change_by_command(fairway, tmp_path):
                 assert again.get(b"new") is None and again.get(b"unheard") == b"1"
 
 
+def test_a_file_makes_the_master(fairway, tmp_path):
+    """Two that follow each other, by the address where the master is: a file says which of them that is."""
+    with served(fairway) as first, first.connect() as client:
+        client.set(b"a", b"1")
+        file = tmp_path / "master"
+        with following(fairway, first, "--repl-master-file", file) as server:
+            for _ in range(3):
+                wait_for(lambda: stats_of(server).get("complete") == "yes")
+                file.write_text("")
+                wait_for(lambda: stats_of(server).get("role") == "master")
+                with server.connect() as writer:
+                    assert writer.get(b"a") == b"1"
+                    writer.set(b"b", b"1")
+                    file.unlink()
+                    assert writer.at_end()
+                wait_for(lambda: stats_of(server).get("role") == "slave")
+        file.write_text("")  # One that finds it begins as master.
+        with following(fairway, first, "--repl-master-file", file) as server:
+            wait_for(lambda: stats_of(server).get("role") == "master")
+
+
 def stats_of(server, address=None):
     """By a new client; nothing while it is refused."""
     with server.connect(address) as client:
