@@ -20,10 +20,10 @@ OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 
 
 def pages():
-    """All of them but what tells of the past."""
-    found = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, "ls-files", "*.md"], stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    return [name for name in found if name != "CHANGELOG.md"]
+    """All of them but what tells of the past, and what was built."""
+    found = (path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.md")))
+    return [str(path) for path in found
+            if not path.parts[0].startswith(("build", ".")) and path.name != "CHANGELOG.md"]
 
 
 def code(text):

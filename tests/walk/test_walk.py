@@ -4,6 +4,7 @@ with nothing but what is in a clone.
 Method: clone what is committed, and type walk.md there."""
 
 import pathlib
+import shutil
 import subprocess
 
 import page as pages
@@ -15,8 +16,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @pytest.fixture
 def clone(source, tmp_path):
-    """A fresh one. Whose the source's files are does not matter: nothing of it is run by git."""
+    """A fresh one; of an unpacked archive a copy. Whose the source's files are does not matter: nothing of it is run by git."""
     folder = tmp_path / "fairway"
+    if not (source / ".git").exists():
+        return shutil.copytree(source, folder, ignore=shutil.ignore_patterns("build", "build-*"))
     done = subprocess.run(["git", "-c", "safe.directory=*", "clone", "--quiet", "--no-hardlinks", f"file://{source}", folder],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     assert done.returncode == 0, done.stdout
