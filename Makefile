@@ -20,7 +20,7 @@ sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db
 comma := ,
 # The suites that test what was compiled; pages are followed with the build that readers make.
 compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs \
-           --no-suite walk --no-suite page --no-suite failover
+           --no-suite walk --no-suite page --no-suite failover --no-suite volumes
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:

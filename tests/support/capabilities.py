@@ -193,6 +193,12 @@ def ipv6():
     return None
 
 
+def fuse():
+    if shutil.which("nbdfuse") is None:
+        return "nbdfuse is not installed"
+    return None if os.access("/dev/fuse", os.R_OK | os.W_OK) else "/dev/fuse cannot be opened"
+
+
 def io_uring():
     libc = _libc()
     params = ctypes.create_string_buffer(256)  # struct io_uring_params is 120 bytes.
@@ -268,6 +274,7 @@ PROBES = {
     "descriptors": descriptors,
     "fibres": fibres,
     "file-holes": file_holes,
+    "fuse": fuse,
     "io-uring": io_uring,
     "ipv6": ipv6,
     "keepalived": keepalived,

@@ -20,6 +20,8 @@ EXTENT = 64 << 10
 EXTENTS = 40
 PLUGIN = pathlib.Path(os.environ["FAIRWAY_BUILD"]) / "src/volume/nbdkit-fairway-plugin.so"
 
+TOOLS = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+
 pytestmark = pytest.mark.needs("nbdkit")
 
 
@@ -268,6 +270,66 @@ def test_one_host_at_a_time(group, manager, tmp_path):
     other.qemu(f"read -P 5 0 {EXTENT}")
     other.detach()
     assert manager.end() == 0
+
+
+class Mapped:
+    """The volume as a file, by nbdfuse, as long as this lasts."""
+
+    def __init__(self, group, folder):
+        self.uri, self.path = group.uri(), folder / "mapped"
+        self.path.touch()
+        self.process = None
+
+    def __enter__(self):
+        # pylint: disable=consider-using-with
+        self.process = subprocess.Popen(["nbdfuse", self.path, self.uri])
+        while self.path.stat().st_size != EXTENTS * EXTENT:
+            assert self.process.poll() is None
+        return self.path
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", self.path], check=True, timeout=120, env=TOOLS)
+        self.process.wait(timeout=120)
+
+
+@pytest.mark.needs("fuse", "root")
+def test_a_file_system(group, manager, tmp_path):
+    """Made while managers are killed, and checked after the agent was."""
+    files, back = tmp_path / "files", tmp_path / "back"
+    chance = random.Random(7)
+    files.mkdir()
+    back.mkdir()
+    for number in range(12):
+        (files / str(number)).write_bytes(chance.randbytes(EXTENT))
+    group.attach()
+    over = threading.Event()
+
+    def kill_managers():
+        alive = manager
+        while not over.is_set():
+            if group.dump()["hosts"][0]["pool"] >= 4:  # Else it gets nowhere in so short a life.
+                alive.kill()
+                alive = group.manager()
+        alive.kill()
+
+    killer = threading.Thread(target=kill_managers)
+    killer.start()
+    try:
+        with Mapped(group, tmp_path) as disk:
+            subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-d", files, disk], check=True, timeout=120,
+                           env=TOOLS)
+            with open(disk, "r+b") as file:
+                os.fsync(file.fileno())
+            group.kill()
+    finally:
+        over.set()
+        killer.join()
+    group.attach()
+    with Mapped(group, tmp_path) as disk:
+        subprocess.run(["e2fsck", "-fn", disk], check=True, timeout=120, capture_output=True, env=TOOLS)
+        subprocess.run(["debugfs", "-R", f"rdump / {back}", disk], check=True, timeout=120,
+                       capture_output=True, env=TOOLS)
+    assert all((back / file.name).read_bytes() == file.read_bytes() for file in files.iterdir())
 
 
 def test_what_cannot_be(group, tmp_path):
