@@ -96,7 +96,7 @@ enum {
 };
 
 /* How long a transfer waits before it asks a busy job kernel again. */
-#define FW_CONNECTION_BUSY_NS (5 * FW_NS_PER_MS)
+#define FW_CONNECTION_BUSY_NS (INT64_C(5) * FW_NS_PER_MS)
 
 /* What the connections of one core share; the turn's. */
 struct fw_server_core {
