@@ -23,12 +23,10 @@
 #include "cache/table.h"
 #include "support/converse.h"
 
-enum {
-    KIB = 1024,
-    MIN = 64 * KIB, /* So that a piece has 16 KiB, and a window 64. */
-    SPACE = 2048 * KIB,
-    TEXT_MAX = 2048 * KIB,
-};
+#define KIB      ((size_t)1024)
+#define MIN      (64 * KIB) /* So that a piece has 16 KiB, and a window 64. */
+#define SPACE    (2048 * KIB)
+#define TEXT_MAX (2048 * KIB)
 
 static struct converse *converse;
 static char *text;
@@ -106,8 +104,8 @@ static void check_value(const char *key, size_t length, unsigned number)
 static void test_sizes_and_portions(void **state)
 {
     (void)state;
-    static const size_t lengths[] = {MIN,           MIN + 1, MIN + 4096,  128 * KIB,
-                                     128 * KIB + 1, 200000,  1000 * 1000, 1024 * KIB};
+    static const size_t lengths[] = {MIN,           MIN + 1, MIN + 4096, 128 * KIB,
+                                     128 * KIB + 1, 200000,  1000000,    1024 * KIB};
     static const size_t portions[] = {0, 1000, 4096, 16384, 65536, 70001};
     converse->cache.settings.item_size_max = SPACE;
     for (size_t i = 0; i < FW_ARRAY_LENGTH(lengths); i++) {
@@ -175,16 +173,16 @@ static void test_disk_errors_by_meta(void **state)
     converse->disk_good = 1;
     converse->disk_error = -EIO;
     char line[32];
-    int size = snprintf(line, sizeof line, "ms k %d c\r\n", 3 * MIN);
+    int size = snprintf(line, sizeof line, "ms k %zu c\r\n", 3 * MIN);
     memcpy(text, line, (size_t)size);
-    fill(text + size, 3 * (size_t)MIN, 1);
-    memcpy(text + size + 3 * (size_t)MIN, "\r\nmn\r\n", 7);
+    fill(text + size, 3 * MIN, 1);
+    memcpy(text + size + 3 * MIN, "\r\nmn\r\n", 7);
     converse_say(converse, text, (size_t)size + 3 * MIN + 6, 10000);
     assert_string_equal(converse_answer(converse),
                         "SERVER_ERROR disk error storing a large value\r\nMN\r\n");
     /* With what ends it missing too. */
     converse->disk_good = 1;
-    memcpy(text + size + 3 * (size_t)MIN, "xxmn\r\n", 7);
+    memcpy(text + size + 3 * MIN, "xxmn\r\n", 7);
     converse_say(converse, text, (size_t)size + 3 * MIN + 6, 10000);
     assert_string_equal(converse_answer(converse), "CLIENT_ERROR bad data chunk\r\nMN\r\n");
     assert_int_equal(used(), 0);
