@@ -34,6 +34,10 @@ while :; do
 done
 """
 COMMAND_SIZE = 1 << 16
+LVM = ("pvcreate", "vgcreate", "vgcfgbackup", "vgcfgrestore", "vgchange", "vgck", "vgs", "lvs", "pvs")
+LVM_CONF = b"""devices { use_devicesfile=0 obtain_device_list_from_udev=0 }
+activation { udev_sync=0 udev_rules=0 monitoring=0 }
+"""
 
 
 def kernel():
@@ -95,20 +99,23 @@ class Archive:
             self.copy(library)
 
     def bytes(self):
-        self.names.discard("TRAILER!!!")
         self.add("TRAILER!!!", 0)
         return b"".join(self.chunks)
 
 
 def image(fairway, plugin, host):
     archive = Archive()
-    for folder in ("proc", "sys", "dev", "run", "tmp", "mnt", "etc"):
+    for folder in ("proc", "sys", "dev", "run/lvm", "run/lock/lvm", "tmp", "mnt", "etc/lvm/archive", "etc/lvm/backup"):
         archive.add(folder, stat.S_IFDIR | 0o755)
     archive.copy(shutil.which("busybox"), "bin/busybox")
     for name in ("nbdkit", "dmsetup", "mke2fs", "e2fsck"):
         archive.program(shutil.which(name, path=PATH), f"usr/sbin/{name}")
     archive.program(fairway, "usr/sbin/fairway")
     archive.program(plugin, "plugin.so")
+    archive.program(shutil.which("lvm", path=PATH), "usr/sbin/lvm")
+    for name in LVM:
+        archive.add(f"usr/sbin/{name}", stat.S_IFLNK | 0o777, b"lvm")
+    archive.add("etc/lvm/lvm.conf", stat.S_IFREG | 0o644, LVM_CONF)
     modules = module_files(kernel()[1])
     for file in modules:
         archive.copy(kernel()[1] / file, f"lib/modules/{os.path.basename(file)}")

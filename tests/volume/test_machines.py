@@ -2,8 +2,9 @@
 """Goal: two hosts with device-mapper share a disk: each has a volume as a device of the kernel's, with a file
 system on it, that grows while it is written; when the manager is killed they go on writing, another one takes
 over on the other host, and when a host's agent is killed its file system waits and goes on.
-Method: two virtual machines, and one disk for both. What was written is compared after everything was killed,
-detached and attached again, and e2fsck looks at it."""
+Method: two virtual machines, and one disk for both, on which the commands of docs/volume-lvm.md are given. What
+was written is compared after everything was killed, detached and attached again; e2fsck looks at it, and LVM's
+tools agree."""
 
 import os
 import pathlib
@@ -15,7 +16,7 @@ from machine import Machine, image
 PLUGIN = pathlib.Path(os.environ["FAIRWAY_BUILD"]) / "src/volume/nbdkit-fairway-plugin.so"
 EXTENT = 256 << 10
 
-pytestmark = pytest.mark.needs("nbdkit", "virtual-machine")
+pytestmark = pytest.mark.needs("lvm", "nbdkit", "virtual-machine")
 
 MANAGER = """
 fairway volume manager --pool-min 24 /dev/vda > /tmp/managing 2> /tmp/manager.log &
@@ -51,7 +52,8 @@ def test_two_hosts(machines):
     ann, ben = machines
     for machine in machines:
         machine.end()
-    ann.run(f"fairway volume format --extent-size {EXTENT} --ring-size 64k --hosts 4 /dev/vda")
+    ann.run(f"vgcreate -s {EXTENT}b --metadatasize 1m data /dev/vda && "
+            "fairway volume adopt --ring-size 64k --hosts 4 /dev/vda")
     for host, volume in (("ann", "web"), ("ben", "mail")):
         ann.run(f"fairway volume connect /dev/vda {host} && "
                 f"fairway volume create --extents 120 /dev/vda {volume}")
@@ -88,4 +90,8 @@ def test_two_hosts(machines):
                     f"md5sum -c /tmp/sums && umount /mnt && fairway volume detach /dev/mapper/{volume} && "
                     "fairway volume detach /run/data.nbd")
     ben.run("kill $(cat /tmp/manager.pid); while kill -0 $(cat /tmp/manager.pid); do usleep 50000; done")
-    assert "sound" in ann.run("fairway volume check /dev/vda")
+    assert "sound" in ann.run("fairway volume check /dev/vda && vgck data")
+    rows = ben.run("lvs --noheadings -o lv_name,segtype,seg_size_pe data && pvs").splitlines()
+    for volume in ("web", "mail"):
+        sizes = [int(row.split()[2]) for row in rows if row.split()[:2] == [volume, "linear"]]
+        assert 32 <= sum(sizes) < 120, rows
