@@ -180,6 +180,7 @@ static void file_changed(struct fw_presence *presence, bool is_there)
 {
     struct fw_replication *replication = FW_CONTAINER_OF(presence, struct fw_replication, presence);
     uint32_t wish = is_there ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE;
+    atomic_store(&replication->is_ordered, !is_there); /* Nobody takes a file away by chance. */
     if (atomic_exchange(&replication->wish, wish) != wish) {
         FW_LOG(server, NOTICE, "'%s' is %s", presence->path, is_there ? "there" : "gone");
     }
