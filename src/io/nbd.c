@@ -94,7 +94,9 @@ static int export_ask(int connection, const char *name, uint64_t *size)
     if (rc == 0) {
         rc = bytes_receive(connection, answer, sizeof answer);
     }
-    *size = big_endian(answer, 8);
+    if (rc == 0) {
+        *size = big_endian(answer, 8);
+    }
     return rc;
 }
 
@@ -271,8 +273,8 @@ static int netlink_open(int *made, uint16_t *family, struct fw_reason *reason)
 int fw_nbd_attach(int connection, uint64_t size, uint32_t *device, struct fw_reason *reason)
 {
     struct message message;
-    uint16_t family;
-    int netlink;
+    uint16_t family = 0;
+    int netlink = -1;
     int rc = netlink_open(&netlink, &family, reason);
     if (rc == 0) {
         message_init(&message, family, NBD_CMD_CONNECT);
@@ -296,8 +298,8 @@ int fw_nbd_attach(int connection, uint64_t size, uint32_t *device, struct fw_rea
 static int device_ask(uint32_t device, uint8_t command, int connection, struct fw_reason *reason)
 {
     struct message message;
-    uint16_t family;
-    int netlink;
+    uint16_t family = 0;
+    int netlink = -1;
     int rc = netlink_open(&netlink, &family, reason);
     if (rc != 0) {
         return rc;
