@@ -7,14 +7,10 @@ processor, for the thread that serves and those of the job kernel; the clients h
 stands the same with values that are in the server's memory: what the network alone costs.
 """
 
-import contextlib
-import json
-import subprocess
 import tempfile
-import time
 
 from . import measure, sched, servers
-from .context import Benchmark, Unavailable
+from .context import Benchmark
 
 ROUNDS = 5
 KEYS = 16
@@ -35,25 +31,12 @@ def load(context, server, *more):
             str(VALUE_SIZE), "--server-pid", str(server.pid), "--warm-up", "0", *sched.pinned(context), *more]
 
 
-@contextlib.contextmanager
 def flooded(context, server):
-    """Large values on their way, for the time of a `with` block; then what came of it is in the list."""
+    """Large values on their way."""
     seconds = 2 * FIRST_S + (1 if context.quick else sched.VICTIM_SECONDS)
     command = load(context, server, "--connections", str(CONNECTIONS), "--in-flight", "1", "--sets", "50",
                    "--requests", str(1 << 60), "--seconds", str(seconds))
-    report = []
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=lambda: servers.prepare_child(None))
-    try:
-        time.sleep(FIRST_S)
-        yield report
-        out, err = process.communicate()
-        if process.returncode != 0:
-            raise Unavailable(f"the load generator gave up: {err.strip()}")
-        report.append(json.loads(out))
-    finally:
-        process.kill()
-        process.wait()
+    return sched.at_work(command, FIRST_S)
 
 
 def one_round(context, kind, folder):

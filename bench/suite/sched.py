@@ -152,17 +152,14 @@ def load(context, variant, server, port):
 
 
 @contextlib.contextmanager
-def flooded(context, variant, server, port):
-    """The aggressor at work; its report is in the list when the block has ended."""
-    seconds = FLOOD_FIRST + 1 + (1 if context.quick else VICTIM_SECONDS)
-    command = [*load(context, variant, server, port), "--connections", str(variant.connections),
-               "--in-flight", str(variant.in_flight), "--requests", str(1 << 60), "--warm-up", "0",
-               "--seconds", str(seconds), *variant.flood]
+def at_work(command, first):
+    """The load generator at work, after its first seconds; its report is in the list when the block
+    has ended."""
     report = []
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                preexec_fn=lambda: servers.prepare_child(None))
     try:
-        time.sleep(FLOOD_FIRST)
+        time.sleep(first)
         yield report
         out, err = process.communicate()
         if process.returncode != 0:
@@ -171,6 +168,15 @@ def flooded(context, variant, server, port):
     finally:
         process.kill()
         process.wait()
+
+
+def flooded(context, variant, server, port):
+    """The aggressor at work."""
+    seconds = FLOOD_FIRST + 1 + (1 if context.quick else VICTIM_SECONDS)
+    command = [*load(context, variant, server, port), "--connections", str(variant.connections),
+               "--in-flight", str(variant.in_flight), "--requests", str(1 << 60), "--warm-up", "0",
+               "--seconds", str(seconds), *variant.flood]
+    return at_work(command, FLOOD_FIRST)
 
 
 def run_side(context, variant, command):

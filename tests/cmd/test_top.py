@@ -15,18 +15,7 @@ import threading
 import pytest
 
 from screen import Terminal
-from served import Served, wait_for
-
-CONFIGURATION = """
-[server]
-policy = tbf
-[tenant web]
-match = prefix web:
-[tenant batch]
-match = prefix batch:
-rate = 500
-"""
-
+from served import HELD_BACK, Served, wait_for
 
 class Load:
     """A client that writes keys of one tenant as fast as it is let, until the end."""
@@ -57,7 +46,7 @@ class Load:
 @pytest.fixture
 def server(fairway, tmp_path):
     configuration = tmp_path / "fairway.conf"
-    configuration.write_text(CONFIGURATION)
+    configuration.write_text(HELD_BACK)
     with Served(fairway, "--config", str(configuration), "-t", "2") as running:
         yield running
 

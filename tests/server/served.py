@@ -12,6 +12,16 @@ import tempfile
 import time
 
 START_S = 30  # Far more than a start takes, also under valgrind or a sanitizer.
+# One tenant that is held back, and one that is not.
+HELD_BACK = """
+[server]
+policy = tbf
+[tenant web]
+match = prefix web:
+[tenant batch]
+match = prefix batch:
+rate = 500
+"""
 
 
 def wait_for(condition):

@@ -9,20 +9,10 @@ import subprocess
 import threading
 
 import pytest
+from served import HELD_BACK
 from support import npm
 from test_http import Watched
 from test_repl import replication_address
-
-CONFIGURATION = """
-[server]
-policy = tbf
-[tenant web]
-match = prefix web:
-[tenant batch]
-match = prefix batch:
-rate = 500
-"""
-
 
 class Browser:
     def __init__(self, source, build, address):
@@ -83,7 +73,7 @@ def text(id_):
 @pytest.mark.needs("chromium")
 def test_a_flood_is_seen_to_be_held_back(fairway, source, build, tmp_path):
     configuration = tmp_path / "fairway.ini"
-    configuration.write_text(CONFIGURATION)
+    configuration.write_text(HELD_BACK)
     with Watched(fairway, "--config", str(configuration), "-t", "1") as server:
         with Browser(source, build, "http://{}:{}/".format(*server.http)) as browser:
             browser("wait", f"{text('state')} === 'live'")
