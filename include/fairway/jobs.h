@@ -96,7 +96,7 @@ enum {
     FW_JOBS_HANDLES_MAX = 16, /* Open at once on one thread. */
     FW_JOBS_DEPTH_MAX = 8,    /* Requests inside each other on one thread, see FW_REJOIN_HELP. */
     FW_JOBS_HAND_MAX = 64,    /* Requests that a worker takes at once. */
-    FW_JOBS_REASON_SIZE = 256,
+    FW_JOBS_REASON_SIZE = 512,
     FW_JOBS_COMMAND_SIZE = 256,  /* Of a command line. */
     FW_JOBS_OUTPUT_SIZE = 65536, /* Of a command's answer, before it is laid out. */
     FW_JOBS_COMMANDS_MAX = 64,   /* Under way or timed. */

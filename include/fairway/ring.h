@@ -68,7 +68,7 @@
 struct fw_ring;
 
 enum {
-    FW_RING_REASON_SIZE = 256,
+    FW_RING_REASON_SIZE = 512,
     FW_RING_NAME_MAX = 128,          /* Bytes of the names of queue and client. */
     FW_RING_MESSAGE_MAX = 256 << 20, /* Also where the ring is larger. */
     FW_RING_MESSAGES_MAX = 1 << 16,  /* Of one push. */

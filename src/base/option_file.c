@@ -25,7 +25,7 @@ struct file {
 };
 
 enum {
-    FILE_NAME_MAX = 80, /* A longer one shows its end. */
+    FILE_NAME_MAX = 200, /* A longer one shows its end. */
     PLACE_SIZE = FILE_NAME_MAX + FW_OPTION_QUOTE_SIZE + 24,
 };
 

@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 
-enum { FW_REASON_SIZE = 256 };
+enum { FW_REASON_SIZE = 512 };
 
 struct fw_reason {
     char text[FW_REASON_SIZE]; /* One line without a full stop at its end; cut if too long. */

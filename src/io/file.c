@@ -15,7 +15,7 @@
 
 enum {
     READ_SIZE_FIRST = 4096, /* Then twice that, and so on: files of /proc do not know their size. */
-    PATH_SHOWN_MAX = 120,   /* Of a longer path the end is shown, which tells files apart. */
+    PATH_SHOWN_MAX = 200,   /* Of a longer path the end is shown, which tells files apart. */
 };
 
 /* What the user can do about an error. */

@@ -437,7 +437,7 @@ static void test_long_path(void **state)
     assert_non_null(strstr(reason.text, "...xxx"));
     assert_non_null(strstr(reason.text, "xyx: File name too long; choose a shorter name"));
 
-    path[121] = '\0'; /* Shown is the end, up to 120 characters of it. */
+    path[201] = '\0'; /* Shown is the end, up to 200 characters of it. */
     path[0] = 'a';
     assert_int_equal(fw_file_read(path, 1, &contents, &size, &reason), -ENOENT);
     assert_non_null(strstr(reason.text, "cannot open ...xxx"));
