@@ -209,6 +209,14 @@ static int serve(void)
     return holder;
 }
 
+/* All are there, and the first one serves. */
+static void world_serve(uint32_t acks)
+{
+    world_init(acks);
+    start_all();
+    assert_int_equal(serve(), 0);
+}
+
 /* ---- by hand ------------------------------------------------------------------------------- */
 
 static void test_one_is_chosen(void **state)
@@ -255,9 +263,7 @@ static void test_nobody_without_a_quorum(void **state)
 static void test_cut(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     world.standings[2].position = 101;
     cut(0, 1, 1);
     world_deliver();
@@ -291,9 +297,7 @@ static void test_cut(void **state)
 static void test_kept_over_views(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     for (int i = 0; i < 3; i++) {
         member_kill(2);
         while (fw_bus_step(&world.bus, 0)) {
@@ -313,9 +317,7 @@ static void test_kept_over_views(void **state)
 static void test_server_dies(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     world.standings[0] = (struct fw_ha_standing){0};
     world.standings[1].position = 99;
     world_pass(LEASE / 10);
@@ -335,9 +337,7 @@ static void test_server_dies(void **state)
 static void test_server_is_back_empty(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     world.standings[0] = (struct fw_ha_standing){.is_alive = true};
     world_pass(2 * LEASE);
     assert_int_equal(holder_find(), 1);
@@ -347,9 +347,7 @@ static void test_server_is_back_empty(void **state)
 static void test_agent_is_started_again(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     member_kill(0);
     member_start(0, 0);
     world_deliver();
@@ -358,19 +356,27 @@ static void test_agent_is_started_again(void **state)
     world_fini();
 }
 
+/* Six leases pass in which all hear, but only these speak. Says whether the second one ever had a
+ * lease. */
+static bool pass_silent(uint32_t first, uint32_t last)
+{
+    bool had = false;
+    for (int i = 0; i < 60; i++) {
+        world.now_ns += LEASE / 10;
+        for (uint32_t place = first; place <= last; place++) {
+            member_beat(place);
+        }
+        world_deliver();
+        had = holder_find() == 1 || had;
+    }
+    return had;
+}
+
 static void test_agent_hangs(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
-    for (int i = 0; i < 60; i++) { /* The others hear nothing of it. */
-        world.now_ns += LEASE / 10;
-        member_beat(1);
-        member_beat(2);
-        world_deliver();
-        (void)holder_find();
-    }
+    world_serve(0);
+    assert_true(pass_silent(1, 2)); /* The others hear nothing of it. */
     assert_int_equal(holder_find(), 1);
     member_beat(0); /* What it says now counts as little as what it had said. */
     world_deliver();
@@ -378,16 +384,9 @@ static void test_agent_hangs(void **state)
     world_fini();
 }
 
-/* Its own word reaches it when another one serves: what it is worth has passed. */
-static void test_frozen_and_thawed(void **state)
+/* The first one neither speaks nor hears, for so long that another one serves. */
+static void pass_without_first(void)
 {
-    (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
-    member_beat(0);
-    assert_true(fw_bus_order(&world.bus, 0)); /* The others will hear it, as it will. */
-    cut(0, 1, 1);
     for (int i = 0; i < 30; i++) {
         world.now_ns += LEASE / 10;
         for (uint32_t place = 1; place < NODES; place++) {
@@ -399,6 +398,17 @@ static void test_frozen_and_thawed(void **state)
         }
     }
     assert_int_equal(holder_find(), 1);
+}
+
+/* Its own word reaches it when another one serves: what it is worth has passed. */
+static void test_frozen_and_thawed(void **state)
+{
+    (void)state;
+    world_serve(0);
+    member_beat(0);
+    assert_true(fw_bus_order(&world.bus, 0)); /* The others will hear it, as it will. */
+    cut(0, 1, 1);
+    pass_without_first();
     world_deliver();
     assert_int_equal(holder_find(), 1);
     world_fini();
@@ -408,22 +418,10 @@ static void test_frozen_and_thawed(void **state)
 static void test_word_of_another_view(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     member_beat(0);
     cut(0, 1, 1);
-    for (int i = 0; i < 30; i++) {
-        world.now_ns += LEASE / 10;
-        for (uint32_t place = 1; place < NODES; place++) {
-            member_beat(place);
-            while (fw_bus_order(&world.bus, place)) {
-            }
-            while (fw_bus_step(&world.bus, 1) || fw_bus_step(&world.bus, 2)) {
-            }
-        }
-    }
-    assert_int_equal(holder_find(), 1);
+    pass_without_first();
     cut(0, 0, 0);
     assert_true(fw_bus_order(&world.bus, 0)); /* First of all. */
     world_deliver();
@@ -436,16 +434,9 @@ static void test_word_of_another_view(void **state)
 static void test_silent_one_is_waited_for(void **state)
 {
     (void)state;
-    world_init(1);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(1);
     cut(0, 1, 1);
-    for (int i = 0; i < 60; i++) {
-        world.now_ns += LEASE / 10;
-        member_beat(1);
-        world_deliver();
-        assert_int_not_equal(holder_find(), 1);
-    }
+    assert_false(pass_silent(1, 1));
     world.standings[2].position = 101;
     world_pass(2 * LEASE);
     assert_int_equal(holder_find(), 2);
@@ -470,9 +461,7 @@ static void test_address_does_not_come(void **state)
 static void test_leaves(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     fw_election_leave(&world.elections[0]);
     world_pass(2 * LEASE);
     assert_int_equal(holder_find(), 1);
@@ -499,9 +488,7 @@ static void test_most_is_chosen(void **state)
 static void test_last_history_is_chosen(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     world.standings[1].history = HISTORY - 1;
     world.standings[1].position = 1000;
     world_pass(LEASE);
@@ -516,9 +503,7 @@ static void test_last_history_is_chosen(void **state)
 static void test_newcomer_learns(void **state)
 {
     (void)state;
-    world_init(0);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(0);
     member_kill(1);
     member_start(1, 0);
     world_deliver();
@@ -531,13 +516,19 @@ static void test_newcomer_learns(void **state)
     world_fini();
 }
 
-static void test_all_empty(void **state)
+/* With acknowledgements, and servers that were just started. */
+static void world_init_empty(void)
 {
-    (void)state;
     world_init(1);
     for (uint32_t i = 0; i < NODES; i++) {
         world.standings[i] = (struct fw_ha_standing){.is_alive = true};
     }
+}
+
+static void test_all_empty(void **state)
+{
+    (void)state;
+    world_init_empty();
     member_start(0, 0);
     member_start(1, 0);
     world_deliver();
@@ -552,10 +543,7 @@ static void test_all_empty(void **state)
 static void test_operator_allows(void **state)
 {
     (void)state;
-    world_init(1);
-    for (uint32_t i = 0; i < NODES; i++) {
-        world.standings[i] = (struct fw_ha_standing){.is_alive = true};
-    }
+    world_init_empty();
     world.standings[1].is_allowed = true;
     member_start(0, 0);
     member_start(1, 0);
@@ -570,9 +558,7 @@ static void test_operator_allows(void **state)
 static void test_acknowledged(void **state)
 {
     (void)state;
-    world_init(1);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(1);
     world.standings[0] = (struct fw_ha_standing){0}; /* Its server dies, the agent does not. */
     member_kill(2);                                  /* And one host, at the same time. */
     world_deliver();
@@ -590,9 +576,7 @@ static void test_acknowledged(void **state)
 static void test_settled(void **state)
 {
     (void)state;
-    world_init(1);
-    start_all();
-    assert_int_equal(serve(), 0);
+    world_serve(1);
     cut(0, 1, 1);
     world_deliver();
     world_pass(OVER - LEASE / 10);
