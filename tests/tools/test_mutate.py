@@ -591,6 +591,19 @@ def test_a_sample_of_each_file(tiny):
     assert done.returncode == 2 and "--each needs --sample" in done.stderr
 
 
+def test_time_is_bounded_and_what_was_not_reached_is_told(tiny):
+    done = mutate(tiny, "--sample", "3", "--minutes", "0", "--json", "good")
+    assert done.returncode == 0, done.stderr
+    assert "3 of 3 mutants were not reached in 0 minutes" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["mutants"] == [] and found["kill_ratio"] is None
+    done = mutate(tiny, "--sample", "3", "--minutes", "60", "--json", "good")
+    assert done.returncode == 0 and "not reached" not in done.stderr
+    assert len(json.loads(done.stdout)["mutants"]) == 3
+    done = mutate(tiny, "--minutes", "1", "good")
+    assert done.returncode == 2 and "--minutes needs --sample" in done.stderr
+
+
 def test_minimum_fails_a_useless_test(tiny):
     done = mutate(tiny, "--operators", "compare", "--minimum", "85", "useless")
     assert done.returncode == 1, done.stderr
