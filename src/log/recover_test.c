@@ -313,6 +313,40 @@ static void test_damage(void **state)
     assert_int_equal(recover().lines, 4);
 }
 
+/* An entry of the dictionary that makes no sense costs the lines of its site, and no others. */
+static void test_entries_that_make_no_sense(void **state)
+{
+    (void)state;
+    static const char first[] = "alpha\0one %d %s"; /* As it stands behind the entry's header. */
+    const size_t text = strlen("alpha") + 1;
+    const size_t entry = fw_log_arena_dictionary_offset(1);
+    const size_t names = entry + sizeof(struct fw_log_entry);
+    const struct {
+        size_t offset;
+        char byte;
+        size_t count;
+    } spoilt[] = {
+        {names, 'x', sizeof first},            /* The module's name does not end... */
+        {names + sizeof first - 1, 'x', 1},    /* ...the text does not... */
+        {names + text + strlen("one "), 1, 1}, /* ...holds nothing to print the arguments with... */
+        {names + text + strlen("one %"), 'n', 1},              /* ...or something else. */
+        {entry + offsetof(struct fw_log_entry, site), -1, 2},  /* Sites that there cannot be... */
+        {entry + offsetof(struct fw_log_entry, site), 0, 2},   /* ...as sites count from one... */
+        {entry + offsetof(struct fw_log_entry, level), -1, 2}, /* ...and levels. */
+    };
+    log_some();
+    file_take();
+    assert_memory_equal(contents + names, first, sizeof first);
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(spoilt); i++) {
+        file_take();
+        memset(contents + spoilt[i].offset, spoilt[i].byte, spoilt[i].count);
+        struct fw_log_recovered recovered = recover();
+        assert_int_equal(recovered.lines, 1);
+        assert_int_equal(recovered.damaged, 1);
+        assert_non_null(strstr(recovered_text.bytes, "of the shared ring 7\n"));
+    }
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -339,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_around_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_a_file_of_ours, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_entries_that_make_no_sense, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
