@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/endian.h"
 
 static const size_t ATTRIBUTE_HEADER = sizeof(struct nlattr);
 
@@ -23,7 +24,10 @@ enum {
     OPTION_EXPORT_NAME = 1,
     NO_ZEROES = 2, /* Both sides: the answer has no 124 zero bytes. */
     FIXED_NEWSTYLE = 1,
+    /* What the kernel is told of an export, and so what it must have. */
+    EXPORT_FLAGS = NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA,
     MESSAGE_SIZE = 1024,
+    ANSWER_MAX = 4096,
     BLOCK_SIZE = 4096,
 };
 
@@ -61,43 +65,41 @@ static int bytes_receive(int connection, void *bytes, size_t size)
     return 0;
 }
 
-static uint64_t big_endian(const uint8_t *bytes, size_t size)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < size; i++) {
-        value = value << 8 | bytes[i];
-    }
-    return value;
-}
-
-static int export_ask(int connection, const char *name, uint64_t *size)
+int fw_nbd_negotiate(int connection, const char *export_name, uint64_t *size)
 {
     uint8_t greeting[GREETING_SIZE];
     uint8_t answer[ANSWER_SIZE];
     uint8_t request[4 + 16 + NAME_MAX_BYTES] = {0};
-    size_t length = strlen(name);
+    size_t length = strlen(export_name);
+    if (length > NAME_MAX_BYTES) {
+        return -ENAMETOOLONG;
+    }
     int rc = bytes_receive(connection, greeting, sizeof greeting);
     if (rc != 0) {
         return rc;
     }
-    uint64_t flags = big_endian(greeting + 16, 2);
     if (memcmp(greeting, "NBDMAGIC", 8) != 0 || memcmp(greeting + 8, magic_option, 8) != 0 ||
-        (flags & NO_ZEROES) == 0 || length > NAME_MAX_BYTES) {
+        (fw_be16_get(greeting + 16) & NO_ZEROES) == 0) {
         return -EPROTO;
     }
-    request[3] = FIXED_NEWSTYLE | NO_ZEROES;
+    fw_be32_put(request, FIXED_NEWSTYLE | NO_ZEROES);
     memcpy(request + 4, magic_option, 8);
-    request[15] = OPTION_EXPORT_NAME;
-    request[19] = (uint8_t)length;
-    memcpy(request + 20, name, length);
+    fw_be32_put(request + 12, OPTION_EXPORT_NAME);
+    fw_be32_put(request + 16, (uint32_t)length);
+    memcpy(request + 20, export_name, length);
     rc = bytes_send(connection, request, 20 + length);
     if (rc == 0) {
         rc = bytes_receive(connection, answer, sizeof answer);
     }
-    if (rc == 0) {
-        *size = big_endian(answer, 8);
+    if (rc != 0) {
+        return rc;
     }
-    return rc;
+    uint16_t flags = fw_be16_get(answer + 8);
+    if ((flags & EXPORT_FLAGS) != EXPORT_FLAGS || (flags & NBD_FLAG_READ_ONLY) != 0) {
+        return -EOPNOTSUPP;
+    }
+    *size = fw_be64_get(answer);
+    return *size <= INT64_MAX ? 0 : -EPROTO;
 }
 
 int fw_nbd_connect(const char *socket_path, const char *export_name, int *connection,
@@ -113,7 +115,7 @@ int fw_nbd_connect(const char *socket_path, const char *export_name, int *connec
     int rc =
         fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? 0 : -errno;
     if (rc == 0) {
-        rc = export_ask(fd, export_name, size);
+        rc = fw_nbd_negotiate(fd, export_name, size);
     }
     if (rc != 0) {
         if (fd >= 0) {
@@ -206,35 +208,41 @@ static bool attribute_find(const uint8_t *bytes, size_t length, uint16_t type, v
     return false;
 }
 
+int fw_nbd_answer(const void *from, size_t size, uint16_t type, void *value, size_t value_size)
+{
+    const uint8_t *bytes = from;
+    struct nlmsghdr header;
+    for (size_t at = 0; at + sizeof header <= size; at += NLMSG_ALIGN(header.nlmsg_len)) {
+        memcpy(&header, bytes + at, sizeof header);
+        if (header.nlmsg_len < sizeof header || header.nlmsg_len > size - at) {
+            return -EPROTO;
+        }
+        if (header.nlmsg_type == NLMSG_ERROR) { /* Or that there was none. */
+            int error = -EPROTO;
+            if (header.nlmsg_len >= NLMSG_HDRLEN + sizeof error) {
+                memcpy(&error, bytes + at + NLMSG_HDRLEN, sizeof error);
+            }
+            return error <= 0 ? error : -EPROTO;
+        }
+        (void)attribute_find(bytes + at, header.nlmsg_len, type, value, value_size);
+    }
+    return FW_NBD_MORE;
+}
+
 /* Reads until the kernel says that it is done; an attribute of what it said before, if wanted. */
 static int answer_read(int netlink, uint16_t type, void *value, size_t size)
 {
-    for (;;) {
-        uint8_t bytes[MESSAGE_SIZE * 4] __attribute__((aligned(NLMSG_ALIGNTO)));
+    int rc = FW_NBD_MORE;
+    while (rc == FW_NBD_MORE) {
+        uint8_t bytes[ANSWER_MAX];
         ssize_t got = recv(netlink, bytes, sizeof bytes, 0);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        struct nlmsghdr header;
-        for (size_t at = 0; got > 0 && at + sizeof header <= (size_t)got;) {
-            memcpy(&header, bytes + at, sizeof header);
-            if (header.nlmsg_len < sizeof header || header.nlmsg_len > (size_t)got - at) {
-                return -EPROTO;
-            }
-            if (header.nlmsg_type == NLMSG_ERROR) { /* Or that there was none. */
-                int error = -EPROTO;
-                if (header.nlmsg_len >= NLMSG_HDRLEN + sizeof error) {
-                    memcpy(&error, bytes + at + NLMSG_HDRLEN, sizeof error);
-                }
-                return error;
-            }
-            (void)attribute_find(bytes + at, header.nlmsg_len, type, value, size);
-            at += NLMSG_ALIGN(header.nlmsg_len);
-        }
-        if (got <= 0) {
-            return got < 0 ? -errno : -EPROTO;
+        if (got > 0) {
+            rc = fw_nbd_answer(bytes, (size_t)got, type, value, size);
+        } else if (got == 0 || errno != EINTR) {
+            rc = got < 0 ? -errno : -EPROTO;
         }
     }
+    return rc;
 }
 
 static int message_ask(int netlink, struct message *message, uint16_t type, void *value,
@@ -280,11 +288,13 @@ int fw_nbd_attach(int connection, uint64_t size, uint32_t *device, struct fw_rea
         message_init(&message, family, NBD_CMD_CONNECT);
         number_add(&message, NBD_ATTR_SIZE_BYTES, size);
         number_add(&message, NBD_ATTR_BLOCK_SIZE_BYTES, BLOCK_SIZE);
-        number_add(&message, NBD_ATTR_SERVER_FLAGS,
-                   NBD_FLAG_HAS_FLAGS | NBD_FLAG_SEND_FLUSH | NBD_FLAG_SEND_FUA);
+        number_add(&message, NBD_ATTR_SERVER_FLAGS, EXPORT_FLAGS);
         number_add(&message, NBD_ATTR_DEAD_CONN_TIMEOUT, PATIENCE_S);
         socket_add(&message, connection);
-        rc = message_ask(netlink, &message, NBD_ATTR_INDEX, device, sizeof *device);
+        uint32_t index = UINT32_MAX;
+        rc = message_ask(netlink, &message, NBD_ATTR_INDEX, &index, sizeof index);
+        rc = rc == 0 && index == UINT32_MAX ? -EPROTO : rc; /* Which one is it? */
+        *device = index;
         (void)close(netlink);
         if (rc != 0) {
             (void)fw_reason_errno(reason, rc, "the kernel takes no connection by NBD");

@@ -8,12 +8,14 @@
  * fail, and a file system that sees a write fail is broken.
  *
  * A request that was under way when the server died is sent again when the kernel looks for such,
- * every 30 s. The kernel gets no more of what the server can do than flushes: no discards.
+ * every 30 s. The kernel gets no more of what the server can do than flushes: no discards. A server
+ * must be able to flush, and to write durably, or it is refused.
  *
  * All calls block, for administration. Linux only, and the module `nbd` must be loaded.
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/base.h"
@@ -31,3 +33,21 @@ FW_MUST_CHECK int fw_nbd_attach(int connection, uint64_t size, uint32_t *device,
 FW_MUST_CHECK int fw_nbd_reattach(int connection, uint32_t device, struct fw_reason *reason);
 
 FW_MUST_CHECK int fw_nbd_detach(uint32_t device, struct fw_reason *reason);
+
+/*
+ * What the calls above are made of, for tests: no path, no kernel.
+ */
+
+/* Asks the server at the other end of a connection for an export, and says its size. -ECONNRESET:
+ * there is no such export; -EPROTO: that is no server of NBD; -EOPNOTSUPP: the export cannot be
+ * flushed or written. */
+FW_MUST_CHECK int fw_nbd_negotiate(int connection, const char *export_name, uint64_t *size);
+
+enum { FW_NBD_MORE = 1 };
+
+/*
+ * Reads what the kernel said. 0, or the error that it told: it is done; FW_NBD_MORE: it is not.
+ * The attribute of this type is put into `value` where there is one.
+ */
+FW_MUST_CHECK int fw_nbd_answer(const void *bytes, size_t size, uint16_t type, void *value,
+                                size_t value_size);
