@@ -104,6 +104,7 @@ void fw_client_open(struct fw_client *client, const struct fw_traffic *traffic, 
         .poll_fd = epoll_create1(EPOLL_CLOEXEC),
         .count = count,
         .in_flight_max = in_flight_max,
+        .piece_max = SIZE_MAX,
         .connections = allocate(count, sizeof(struct fw_client_connection)),
     };
     if (client->poll_fd < 0) {
@@ -165,11 +166,18 @@ static void connection_compose(const struct fw_client *client, struct fw_client_
     connection->output_end = (size_t)(to - connection->output);
 }
 
-static void connection_send(struct fw_client_connection *connection)
+static size_t smaller(size_t one, size_t other)
+{
+    return one < other ? one : other;
+}
+
+static void connection_send(const struct fw_client *client, struct fw_client_connection *connection)
 {
     while (connection->output_begin < connection->output_end) {
-        ssize_t sent = send(connection->fd, connection->output + connection->output_begin,
-                            connection->output_end - connection->output_begin, MSG_NOSIGNAL);
+        size_t length =
+            smaller(connection->output_end - connection->output_begin, client->piece_max);
+        ssize_t sent = send(connection->fd, connection->output + connection->output_begin, length,
+                            MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno == EAGAIN) {
                 return; /* EPOLLOUT brings us back. */
@@ -221,7 +229,7 @@ static void connection_run(const struct fw_client *client, struct fw_client_phas
     size_t room;
     ssize_t received;
     do {
-        room = connection->input_size - connection->input_end;
+        room = smaller(connection->input_size - connection->input_end, client->piece_max);
         received = recv(connection->fd, connection->input + connection->input_end, room, 0);
         if (received <= 0) {
             if (received < 0 && errno == EAGAIN) {
@@ -238,7 +246,7 @@ static void connection_run(const struct fw_client *client, struct fw_client_phas
     if (connection->output_end == 0) {
         connection_compose(client, phase, connection, at_ns);
     }
-    connection_send(connection);
+    connection_send(client, connection);
 }
 
 static void phase_begin(struct fw_client *client, struct fw_client_phase *phase, uint64_t at_ns)
@@ -253,7 +261,7 @@ static void phase_begin(struct fw_client *client, struct fw_client_phase *phase,
                            : (struct fw_traffic_source){.state = phase->seed ^ ((uint64_t)i << 32)};
         connection->reply.source = connection->source;
         connection_compose(client, phase, connection, at_ns);
-        connection_send(connection);
+        connection_send(client, connection);
     }
 }
 

@@ -28,6 +28,7 @@ struct fw_client {
     int poll_fd;
     uint32_t count;
     uint32_t in_flight_max;
+    size_t piece_max; /* Bytes per system call; as many as there are unless the caller sets it. */
     struct fw_client_connection *connections;
 };
 

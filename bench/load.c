@@ -32,7 +32,7 @@ struct settings {
     const char *host, *port;
     uint64_t connections, idle, in_flight;
     uint64_t requests, seconds, warm_up;
-    uint64_t server_pid, cpu, seed;
+    uint64_t server_pid, cpu, seed, piece;
     bool prefill;
 };
 
@@ -67,6 +67,7 @@ static void settings_parse(int argc, char **argv, struct settings *settings,
          NULL, NULL},
         {"cpu", "to run on; the default is any", &settings->cpu, 0, NO_CPU, NULL, NULL},
         {"seed", "of the keys", &settings->seed, 0, UINT64_MAX, NULL, NULL},
+        {"piece", "bytes per system call, at most", &settings->piece, 1, UINT32_MAX, NULL, NULL},
     };
     fw_arguments_parse(argc, argv, table, FW_ARRAY_LENGTH(table));
 }
@@ -187,6 +188,7 @@ int main(int argc, char **argv)
         .warm_up = 10000,
         .cpu = NO_CPU,
         .seed = 1,
+        .piece = UINT32_MAX,
     };
     struct fw_traffic traffic = {
         .keys = 300000, .key_size = 32, .value_size = 100, .set_percent = 9, .multiget = 1};
@@ -209,6 +211,7 @@ int main(int argc, char **argv)
     struct fw_client client;
     fw_client_open(&client, &traffic, settings.host, settings.port, (uint32_t)settings.connections,
                    (uint32_t)in_flight_max);
+    client.piece_max = (size_t)settings.piece;
     run(&settings, &client);
     fw_client_close(&client);
     fw_traffic_fini(&traffic);

@@ -5,7 +5,8 @@ A million items of 100 bytes. The plain client (bench/load.c) reads them with ge
 or writes them with sets, over as many connections as the tool and with many requests in flight: as
 fast as a client of memcached's protocol can. Then the tool does its work. The server has one
 processor, the clients another. For the latency the tool works again and again while the victim
-(bench/victim.c) asks a thousand times a second.
+(bench/victim.c) asks a thousand times a second; what it feels when the tool works with a memcached is
+told beside.
 """
 
 import contextlib
@@ -75,33 +76,49 @@ def working(context, server, name, path):
         raise failures[0]
 
 
-def one_round(context, server, name, path, number):
+def victims_p99(context, server, name, path):
+    """Alone, and beside the tool."""
+    alone = sched.suffer(context, server.port, "--prefill")["latency_us"]["p99"]
+    with working(context, server, name, path):
+        return alone, sched.suffer(context, server.port)["latency_us"]["p99"]
+
+
+def one_round(context, server, peer, name, path, number):
     """Items per second of both, in turns, and the victim's p99 alone and beside."""
     sides = {"plain": lambda: plain(context, server, name)["keys_per_second"],
              "tool": lambda: tool(context, server, name, path)}
     found = {side: sides[side]() for side in measure.alternate(list(sides), number)}
-    found["alone"] = sched.suffer(context, server.port, "--prefill")["latency_us"]["p99"]
-    with working(context, server, name, path):
-        found["beside"] = sched.suffer(context, server.port)["latency_us"]["p99"]
+    found["alone"], found["beside"] = victims_p99(context, server, name, path)
+    found["memcached_alone"], found["memcached_beside"] = victims_p99(context, peer, name, path.with_suffix(".peer"))
     print(f"  plain client {found['plain']:10.0f} items/s, fairway {name} {found['tool']:10.0f}; victim's p99 alone "
-          f"{found['alone']:7.0f} us, beside {found['beside']:7.0f}", flush=True)
+          f"{found['alone']:7.0f} us, beside {found['beside']:7.0f}; with memcached {found['memcached_alone']:7.0f} us, "
+          f"{found['memcached_beside']:7.0f}", flush=True)
     return found
+
+
+def beside(name, rounds, prefix=""):
+    return sched.judge(name, [found[f"{prefix}beside"] / found[f"{prefix}alone"] for found in rounds],
+                       "the victim's p99 alone", LATENCY_BAR)
 
 
 def run(context, name):
     with tempfile.TemporaryDirectory(dir=context.build) as folder:
         path = pathlib.Path(folder, "items")
-        with servers.running(servers.fairway, context) as server:
+        with servers.running(servers.fairway, context) as server, servers.running(servers.memcached, context) as peer:
             plain(context, server, name, "--prefill")
+            plain(context, peer, name, "--prefill")
             tool(context, server, "dump", path)
-            rounds = [one_round(context, server, name, path, number) for number in range(context.rounds(ROUNDS))]
+            tool(context, peer, "dump", path.with_suffix(".peer"))
+            rounds = [one_round(context, server, peer, name, path, number)
+                      for number in range(context.rounds(ROUNDS))]
     speed = sched.judge(f"bulk-{name}-speed", [found["plain"] / found["tool"] for found in rounds],
                         "items per second of a plain client / of the tool", round(SPEED_BAR, 4), figures=rounds)
-    latency = sched.judge(f"bulk-{name}-beside", [found["beside"] / found["alone"] for found in rounds],
-                          "the victim's p99 alone", LATENCY_BAR)
-    for part in (speed, latency):
+    latency = beside(f"bulk-{name}-beside", rounds)
+    memcached = beside(f"bulk-{name}-beside-memcached", rounds, "memcached_")
+    memcached["informational"] = True
+    for part in (speed, latency, memcached):
         print(f"  {part['bench']:30} {part['ratio']:6.2f}, bar {part['bar']:.2f}: {'ok' if part['ok'] else 'NOT MET'}")
-    return measure.combine(f"bulk-{name}", [speed, latency])
+    return measure.combine(f"bulk-{name}", [speed, latency, memcached])
 
 
 BENCHMARKS = {

@@ -4,7 +4,12 @@
 Eight connections store and fetch values of 4 MiB, which are in the server's file, without pause, while
 the victim (bench/victim.c) asks for small values a thousand times a second. The server has one
 processor, for the thread that serves and those of the job kernel; the clients have another. Beside it
-stands the same with values that are in the server's memory: what the network alone costs.
+stand the same with values that are in the server's memory, and in memcached's: what the network alone
+costs, and what people are used to.
+
+The victim has a higher priority than the load generator, but a kernel that is not preemptible lets
+it have the processor only when a system call ends, and one that moves 4 MiB lasts a millisecond. So
+the generator moves PIECE bytes per call; else the victim would measure its neighbour.
 """
 
 import tempfile
@@ -18,17 +23,21 @@ VALUE_SIZE = 4 << 20
 CONNECTIONS = 8
 FIRST_S = 1  # The flood is under way then.
 BAR = 1.5
-KINDS = {"file": "1m", "memory": "1g"}
+PIECE = 16 << 10
+KINDS = {"file": "1m", "memory": "1g", "memcached": None}  # From which size on values are in the file.
 
 
 def server_of(kind, folder):
+    if KINDS[kind] is None:
+        return lambda context, port: [*servers.memcached(context, port), "-I", "8m"]
     return lambda context, port: [*servers.fairway(context, port), "-I", "8m", "--large-value-min", KINDS[kind],
                                   "--large-directory", folder]
 
 
 def load(context, server, *more):
     return [context.program("bench", "load"), "--port", str(server.port), "--keys", str(KEYS), "--value-size",
-            str(VALUE_SIZE), "--server-pid", str(server.pid), "--warm-up", "0", *sched.pinned(context), *more]
+            str(VALUE_SIZE), "--server-pid", str(server.pid), "--warm-up", "0", "--piece", str(PIECE),
+            *sched.pinned(context), *more]
 
 
 def flooded(context, server):
@@ -46,7 +55,7 @@ def one_round(context, kind, folder):
         with flooded(context, server) as flood:
             beside = sched.suffer(context, server.port)["latency_us"]["p99"]
     rate = flood[0]["requests_per_second"] * VALUE_SIZE / 1e6
-    print(f"  in {kind:6}: victim's p99 alone {alone:7.0f} us, beside {beside:7.0f}; {rate:6.0f} MB/s of large values",
+    print(f"  in {kind:9}: victim's p99 alone {alone:7.0f} us, beside {beside:7.0f}; {rate:6.0f} MB/s of large values",
           flush=True)
     return {"alone": alone, "beside": beside, "mb_per_second": round(rate)}
 
@@ -59,7 +68,8 @@ def run(context):
                 rounds[kind].append(one_round(context, kind, folder))
     parts = [sched.judge(f"large-beside-{kind}", [found["beside"] / found["alone"] for found in rounds[kind]],
                          "the victim's p99 alone", BAR, figures=rounds[kind]) for kind in KINDS]
-    parts[1]["informational"] = True
+    for part in parts[1:]:
+        part["informational"] = True
     for part in parts:
         print(f"  {part['bench']:30} {part['ratio']:6.2f}, bar {part['bar']:.2f}: {'ok' if part['ok'] else 'NOT MET'}")
     return measure.combine("large-beside", parts)

@@ -42,6 +42,7 @@ LOADS = {
     "gets only": ("--sets", 0, "--in-flight", 5),
     "large values": ("--value-size", 10240, "--in-flight", 16, "--sets", 30),
     "multiget of large values": ("--value-size", 10240, "--multiget", 20, "--requests", 300),
+    "in small pieces": ("--value-size", 10240, "--piece", 1000, "--in-flight", 4, "--sets", 50),
     "empty values": ("--value-size", 0, "--in-flight", 2),
     "values too short for a number": ("--value-size", 7, "--sets", 50),
     "shortest keys": ("--key-size", 8, "--multiget", 3),
