@@ -505,7 +505,9 @@ static enum fw_step follow_apply(struct fw_repl_follow *follow)
 dry:
     follow_send(follow);
     if (follow->is_other) {
-        return fw_fom_wait_until(fom, FOLLOW_APPLY, fw_fom_now(fom) + HEARTBEAT_NS);
+        /* While one cannot be sent the next is not awaited. */
+        int64_t since_ns = follow->is_sending ? fw_fom_now(fom) : follow->beat_ns;
+        return fw_fom_wait_until(fom, FOLLOW_APPLY, since_ns + HEARTBEAT_NS);
     }
     int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
     if (fw_fom_now(fom) >= deadline) {

@@ -160,9 +160,25 @@ static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
     }
 }
 
+/* Others say every second that they live: those of yrmcds by a zero byte, which begins no message.
+ */
+static void input_skip_beats(struct fw_repl_link *link)
+{
+    uint32_t count = 0;
+    if (link->is_ours || !link->repl->config.admits_others) {
+        return;
+    }
+    while (count < link->input_length && link->input[count] == '\0') {
+        count++;
+    }
+    link->input_length -= count;
+    memmove(link->input, link->input + count, link->input_length);
+}
+
 /* What came first of what is there, if it is whole. */
 static enum fw_repl_decoded input_take(struct fw_repl_link *link, struct fw_repl_message *message)
 {
+    input_skip_beats(link);
     enum fw_repl_decoded decoded = fw_repl_decode(link->input, link->input_length, message);
     if (decoded == FW_REPL_MORE && message->size > sizeof link->input) {
         return FW_REPL_DAMAGED;

@@ -37,6 +37,30 @@ def sample(source, name, **changes):
     return text
 
 
+# A client in a few lines: ADDRESS PORT LAST, and the question at its input.
+ASK = """\
+import socket, sys
+client = socket.create_connection((sys.argv[1], sys.argv[2]), 2)
+client.settimeout(2)
+client.sendall(sys.stdin.buffer.read())
+answer, last = b"", sys.argv[3].encode()
+while not answer.endswith(last):
+    piece = client.recv(65536)
+    if not piece:
+        sys.exit(1)
+    answer += piece
+sys.stdout.buffer.write(answer)
+"""
+
+
+def ask(node, question, last, address=ADDRESS):
+    """What is answered to the question, asked from a node, until the last words. None: nobody answers."""
+    process = node.start([sys.executable, "-c", ASK, address, PORT, last.decode()], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    output, _ = process.communicate(question, timeout=DEADLINE_S)
+    return output if process.returncode == 0 else None
+
+
 class Host:
     def __init__(self, ha, node):
         self.ha = ha
@@ -215,18 +239,7 @@ class Ha:
 
     def ask(self, question, last):
         """Asks whoever has the address, from outside. None: nobody answers."""
-        script = ("import socket,sys\n"
-                  f"s=socket.create_connection(('{ADDRESS}',{PORT}),2);s.settimeout(2)\n"
-                  f"s.sendall({question!r});b=b''\n"
-                  f"while not b.endswith({last!r}):\n"
-                  "  c=s.recv(65536)\n"
-                  "  if not c: sys.exit(1)\n"
-                  "  b+=c\n"
-                  "sys.stdout.buffer.write(b)")
-        process = self.outside.start([sys.executable, "-c", script], stdout=subprocess.PIPE,
-                                     stderr=subprocess.DEVNULL)
-        output, _ = process.communicate(timeout=DEADLINE_S)
-        return output if process.returncode == 0 else None
+        return ask(self.outside, question, last)
 
     def wait_until_served(self):
         wait_for(lambda: self.ask(b"mn\r\n", b"MN\r\n") is not None, "the address to answer")

@@ -23,13 +23,14 @@ LONG = "600s"
 class Slave:
     """One that says what it is told to say."""
 
-    def __init__(self, master):
+    def __init__(self, master, greets=True):
         host, port = replication_address(master).rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), START_S)
         self.input = b""
         self.marks = []  # Not answered.
         self.keys = []
-        self.socket.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
+        if greets:
+            self.socket.sendall(b"\x80\xf0\0\0\x14\0\0\0\0\0\0\x14" + bytes(12) + b"\0\1" + bytes(18))
 
     def __enter__(self):
         return self
@@ -83,8 +84,11 @@ def acknowledged(fairway, *arguments, timeout=LONG, slaves="1"):
             yield master, client
 
 
-def test_a_reply_waits_for_the_slave_and_others_do_not(fairway):
-    with acknowledged(fairway) as (master, client), Slave(master) as slave, master.connect() as other:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_reply_waits_for_the_slave_and_others_do_not(fairway, is_ours):
+    """Also if that is another server, as long as it answers Noop."""
+    with (acknowledged(fairway, "--repl-admit-others") as (master, client), Slave(master, is_ours) as slave,
+          master.connect() as other):
         slave.become_whole(client)
         client.send(b"get none\r\nset a 0 0 1\r\n1\r\nget a\r\n")
         slave.hear_key(b"a")

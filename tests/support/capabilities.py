@@ -83,9 +83,10 @@ def corosync():
     return None if program.exists() else "Fairway was built without Corosync's libraries"
 
 
-def keepalived():
-    administrators = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return None if shutil.which("keepalived", path=administrators) else "keepalived is not installed"
+def _service(name):
+    """A program of administrators."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return lambda: None if shutil.which(name, path=path) else f"{name} is not installed"
 
 
 def loop_devices():
@@ -277,7 +278,7 @@ PROBES = {
     "fuse": fuse,
     "io-uring": io_uring,
     "ipv6": ipv6,
-    "keepalived": keepalived,
+    "keepalived": _service("keepalived"),
     "libfuzzer": libfuzzer,
     "loop-devices": loop_devices,
     "lvm": lvm,
@@ -295,6 +296,7 @@ PROBES = {
     "user-namespaces": user_namespaces,
     "virtual-machine": virtual_machine,
     "writable-root-folder": writable_root_folder,
+    "yrmcds": _service("yrmcdsd"),
 }
 
 
