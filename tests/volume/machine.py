@@ -2,6 +2,7 @@
 """Virtual machines: Debian's kernel under qemu's own emulation, with a file system in memory that is made of
 programs of this machine. They share one disk, as hosts share a LUN, and have no network."""
 
+import functools
 import gzip
 import os
 import pathlib
@@ -11,6 +12,7 @@ import stat
 import subprocess
 
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 MODULES = ("virtio_pci", "virtio_blk", "crc32c_generic", "dm_mod", "nbd", "ext4")
 # Commands come through a disk of their own, a number and then a script; what they say goes to a serial line.
 INIT = """#!/bin/busybox sh
@@ -40,34 +42,30 @@ activation { udev_sync=0 udev_rules=0 monitoring=0 }
 """
 
 
+@functools.lru_cache(maxsize=None)
 def kernel():
-    """The newest kernel of Debian's that is installed, and its modules; None: there is none."""
-    for image in sorted(pathlib.Path("/boot").glob("vmlinuz-*"), reverse=True):
-        modules = pathlib.Path("/lib/modules", image.name.removeprefix("vmlinuz-"))
-        if os.access(image, os.R_OK) and (modules / "modules.dep").exists():
-            return image, modules
-    return None
+    """A kernel of Debian's, and the folder of its modules: tools/fetch-kernel says where they are."""
+    done = subprocess.run([TOOLS / "fetch-kernel", os.environ["FAIRWAY_BUILD"]], capture_output=True, text=True,
+                          check=True)
+    return [pathlib.Path(line) for line in done.stdout.splitlines()]
 
 
 def module_files(folder):
-    """The files of MODULES, each after those that it needs."""
-    needs = {}
-    for line in (folder / "modules.dep").read_text().splitlines():
-        file, rest = line.split(":")
-        needs[file] = rest.split()
-    names = {re.sub(r"\.ko.*", "", os.path.basename(file)).replace("-", "_"): file for file in needs}
+    """The files of MODULES, each after those that it needs. They say so themselves: a package that is only
+    unpacked has no list."""
+    files = {file.stem.replace("-", "_"): file for file in folder.rglob("*.ko")}
     found = []
 
-    def add(file):
-        for other in reversed(needs[file]):
-            if other not in found:
-                add(other)
-        if file not in found:
-            found.append(file)
+    def add(name):
+        if name not in files or files[name] in found:  # It may be built in.
+            return
+        needs = re.search(rb"\0depends=([^\0]*)\0", files[name].read_bytes())
+        for other in needs[1].decode().replace("-", "_").split(","):
+            add(other)
+        found.append(files[name])
 
     for name in MODULES:
-        if name in names:  # Or it is built in.
-            add(names[name])
+        add(name)
     return found
 
 
@@ -118,9 +116,9 @@ def image(fairway, plugin, host):
     archive.add("etc/lvm/lvm.conf", stat.S_IFREG | 0o644, LVM_CONF)
     modules = module_files(kernel()[1])
     for file in modules:
-        archive.copy(kernel()[1] / file, f"lib/modules/{os.path.basename(file)}")
+        archive.copy(file, f"lib/modules/{file.name}")
     archive.add("modules", stat.S_IFREG | 0o644,
-                "".join(f"/lib/modules/{os.path.basename(file)}\n" for file in modules).encode())
+                "".join(f"/lib/modules/{file.name}\n" for file in modules).encode())
     archive.add("init", stat.S_IFREG | 0o755, INIT.replace("@HOST@", host).encode())
     return gzip.compress(archive.bytes(), 1)
 
