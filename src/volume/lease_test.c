@@ -4,7 +4,7 @@
  * over when that one is gone; and one that was taken over writes nothing more.
  * Method: leases of several hosts on one disk in memory, under a clock that the test moves, so that
  * anyone can be stopped anywhere for any time; then all orders of a few steps, with all of them;
- * and two managers on one group.
+ * and two managers on one group. Who sleeps moves the clock, and sleeps no longer than that.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/thread.h"
 #include "io/clock.h"
 #include "io/disk_memory.h"
 #include "io/random.h"
@@ -36,6 +37,15 @@ static int64_t test_now_ns(void)
 }
 
 static const struct fw_clock_hooks clock_hooks = {.now_ns = test_now_ns, .wall_ns = test_now_ns};
+
+bool __wrap_fw_park_for(struct fw_parker *parker, int64_t timeout_ns);
+
+bool __wrap_fw_park_for(struct fw_parker *parker, int64_t timeout_ns)
+{
+    (void)parker;
+    now_ns += timeout_ns;
+    return false;
+}
 
 static void lease_begin(int host)
 {
@@ -350,7 +360,12 @@ static void test_managers(void **state)
     assert_int_equal(
         fw_volume_manager_open_on(&first, &disk->disk, VOLUME_TEST_HOST, &options, &told), 0);
     VOLUME_OK(fw_volume_manager_connect(first, "one", why));
-    step_ns = MS; /* From here on time passes, and the first does nothing. */
+    /*
+     * From here on time passes, and the first does nothing. All rings are still the first's, on
+     * another host, and to watch any of them for a sign of life takes longer than a lease: the
+     * second, which nobody renews it for meanwhile, would lose it before it has begun.
+     */
+    step_ns = MS;
     assert_int_equal(fw_volume_manager_open_on(&second, &disk->disk, 8, &options, &told), 0);
     step_ns = 0;
     VOLUME_OK(fw_volume_manager_step(second, why));
