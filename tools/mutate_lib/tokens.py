@@ -18,6 +18,10 @@ class OriginalFails(MutateError):
     """A module's tests fail on the code as it is, so they can tell nothing about its mutants."""
 
 
+class OutOfTime(MutateError):
+    """The time is over, and what was asked is not known."""
+
+
 class Token(NamedTuple):
     kind: str  # name, number, string, char or punct
     text: str

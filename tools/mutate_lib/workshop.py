@@ -8,8 +8,9 @@ one compilation, the links of the tests that contain it, and their runs.
 import os
 from dataclasses import dataclass
 
-from mutate_lib.build import FLAVOURS, Build
+from mutate_lib.build import FLAVOURS, LEFT_OUT, Build
 from mutate_lib.project import module_of
+from mutate_lib.tokens import OutOfTime
 
 SLOWDOWN_MAX = 5  # A test that takes this many times longer than it should is taken as hanging.
 
@@ -110,35 +111,48 @@ class Workshop:
 
     # Testing.
 
-    def test(self, mutant):
-        module = module_of(mutant.path)
+    def test(self, mutant, in_time):
+        """OutOfTime when in_time() says so before it is known."""
         for flavour in self._flavours(mutant):
-            tests = self._build(flavour).prepare(module)
-            outcome = self._with_mutant(
-                mutant, lambda: self._test(mutant, self._build(flavour), tests))
+            outcome = self._test(mutant, self._build(flavour), in_time)
             if outcome.state != "survived":
                 break
         return outcome
 
-    def _test(self, mutant, build, tests):
-        """The test of the same name goes first and is built alone: it kills most mutants."""
+    def _test(self, mutant, build, in_time):
+        """The test of the same name goes first and is built alone: it kills most mutants.
+
+        So most mutants are judged without the module's other tests, which then are not even tried
+        out on the code as it is.
+        """
+        tests = build.prepare(module_of(mutant.path))
         own = own_tests(mutant.path, tests)
         others = [test for test in tests
                   if test not in own and build.may_contain(test, mutant.path)]
         linked = 0
-        for group in (own, others):
-            if not group:
-                continue
-            if not build.ninja([target for test in group for target in test.targets]):
-                return Outcome("build-failed", "does not link")
-            for test in group:
-                if test.targets and build.digest(test) == test.digest:
-                    continue  # The same binary would do the same.
-                linked += 1
-                limit = max(self.options.time_limit, SLOWDOWN_MAX * test.seconds)
-                why, _ = build.run_test(test, limit)
-                if why is not None:
-                    return Outcome("killed", f"{test.name} ({build.flavour.name}): {why}")
-        if linked == 0:
-            return Outcome("survived", "part of no test program")
-        return Outcome("survived", "")
+        for group in filter(None, (own, others)):
+            build.try_out(group, in_time)
+            group = sorted((test for test in group if test.seconds != LEFT_OUT),
+                           key=lambda test: test.seconds)
+            outcome, more = self._with_mutant(mutant, lambda: self._run(build, group, in_time))
+            linked += more
+            if outcome is not None:
+                return outcome
+        return Outcome("survived", "" if linked > 0 else "part of no test program")
+
+    def _run(self, build, group, in_time):
+        """An outcome, or None if all pass; and how many of them have the mutant in them."""
+        linked = 0
+        if not build.ninja([target for test in group for target in test.targets]):
+            return Outcome("build-failed", "does not link"), linked
+        for test in group:
+            if test.targets and build.digest(test) == test.digest:
+                continue  # The same binary would do the same.
+            if not in_time():
+                raise OutOfTime("the time is over")
+            linked += 1
+            limit = max(self.options.time_limit, SLOWDOWN_MAX * test.seconds)
+            why, _ = build.run_test(test, limit)
+            if why is not None:
+                return Outcome("killed", f"{test.name} ({build.flavour.name}): {why}"), linked
+        return None, linked
