@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,6 +102,18 @@ void fw_thread_yield(void)
         return;
     }
     (void)sched_yield();
+}
+
+void fw_thread_give_way(void)
+{
+    struct fw_thread_state *self = fw_thread_self();
+    if (fw_thread_hooks != NULL || self->gives_way) {
+        return;
+    }
+    self->gives_way = true;
+    /* To Linux 0 is the thread, not the process. That it is nice already may look like an error. */
+    int before = getpriority(PRIO_PROCESS, 0);
+    (void)setpriority(PRIO_PROCESS, 0, before + FW_THREAD_WAY);
 }
 
 void fw_parker_init(struct fw_parker *parker)

@@ -30,6 +30,7 @@
 struct fw_mutex;
 struct fw_parker;
 
+enum { FW_THREAD_WAY = 10 };       /* As nice: a tenth of a core that another wants whole. */
 enum { FW_THREAD_NAME_SIZE = 16 }; /* The kernel's limit, with the final zero. */
 
 /* What belongs to the running thread, real or simulated. */
@@ -41,6 +42,7 @@ struct fw_thread_state {
     const char *name;           /* As created with; of an adopted thread the kernel's. */
     _Atomic(void *) log_ring;   /* Where its lines go; the log's, see src/log/ring.h. */
     atomic_bool log_busy;       /* It is inside log_ring just now. */
+    bool gives_way;             /* See fw_thread_give_way(). */
     bool ended;                 /* Its function has returned; see fw_thread_end(). */
     /* Called once when the thread ends, for what others keep about it; NULL: nobody does. */
     void (*at_end)(struct fw_thread_state *self);
@@ -146,6 +148,15 @@ static inline void fw_thread_relax(void)
  * interrupted, cannot clear before it gets a core again.
  */
 void fw_thread_yield(void);
+
+/*
+ * From now on the running thread gives way to the others of its process: for one that does bulky
+ * work which nobody's small request may wait for. For good, as only the privileged could take it
+ * back. It still gets some of a busy core, so that who waits for a lock of its waits a little
+ * longer and not for ever. Called again it does nothing more. Not for the simulator, whose seed
+ * decides.
+ */
+void fw_thread_give_way(void);
 
 /*
  * Marks a point beside a shared atomic where another thread's step would matter. Costs nothing to

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: a park never misses a token, tokens do not add up, a timed park ends, a park outlasts
- * wake-ups without a token; threads have their name, mask and state; locks keep their order.
- * Method: each rule by hand, then two threads that hand a turn to and fro 20,000 times, which hangs
- * (and runs into the test's time limit) if one wake-up is lost. TSan checks the ordering.
+ * wake-ups without a token; threads have their name, mask and state, and give way alone; locks keep
+ * their order. Method: each rule by hand, then two threads that hand a turn to and fro 20,000
+ * times, which hangs (and runs into the test's time limit) if one wake-up is lost. TSan checks the
+ * ordering.
  */
 #include "base/thread.h"
 
@@ -16,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +29,38 @@ enum { ROUNDS = 20000 };
 
 static struct fw_parker ping, pong;
 static int turns; /* Guarded by whose turn it is. */
+
+static int nice_of_thread(void)
+{
+    return getpriority(PRIO_PROCESS, 0);
+}
+
+static void give_way(void *argument)
+{
+    int *found = argument;
+    found[0] = nice_of_thread();
+    fw_thread_give_way();
+    found[1] = nice_of_thread();
+    fw_thread_give_way();
+    found[2] = nice_of_thread();
+}
+
+/* One thread gives way, once, and it alone. */
+static void test_give_way(void **state)
+{
+    enum { NICE_MOST = 19 };
+    (void)state;
+    struct fw_thread thread;
+    int found[3];
+    int own = nice_of_thread();
+    assert_int_equal(fw_thread_create(&thread, "nice", give_way, found), 0);
+    fw_thread_join(&thread);
+    int expected = own + FW_THREAD_WAY < NICE_MOST ? own + FW_THREAD_WAY : NICE_MOST;
+    assert_int_equal(found[0], own);
+    assert_int_equal(found[1], expected);
+    assert_int_equal(found[2], expected);
+    assert_int_equal(nice_of_thread(), own);
+}
 
 static void test_tokens(void **state)
 {
@@ -364,15 +398,11 @@ static void test_lock_waits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_ping_pong),
-        cmocka_unit_test(test_spurious_wake_ups),
-        cmocka_unit_test(test_new_thread),
-        cmocka_unit_test(test_joined_before_create_returns),
-        cmocka_unit_test(test_end),
-        cmocka_unit_test(test_create_fails),
-        cmocka_unit_test(test_lock_order),
-        cmocka_unit_test(test_trylock_refuses),
+        cmocka_unit_test(test_tokens),     cmocka_unit_test(test_give_way),
+        cmocka_unit_test(test_ping_pong),  cmocka_unit_test(test_spurious_wake_ups),
+        cmocka_unit_test(test_new_thread), cmocka_unit_test(test_joined_before_create_returns),
+        cmocka_unit_test(test_end),        cmocka_unit_test(test_create_fails),
+        cmocka_unit_test(test_lock_order), cmocka_unit_test(test_trylock_refuses),
         cmocka_unit_test(test_lock_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <fairway/log.h>
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "cache/cache.h"
 #include "cache/table.h"
 #include "io/process.h"
@@ -189,12 +190,13 @@ void fw_large_files_end(struct fw_large_files *files)
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
-/* This worker's opening of the file. */
+/* This worker's opening of the file. From then on it goes behind the threads that serve. */
 static int worker_disk(struct fw_large_files *files, struct fw_disk **disk,
                        struct fw_reason *reason)
 {
     int id = fw_jobs_thread_id(files->jobs);
     FW_ASSERT(id > 0 && id <= FW_JOBS_WORKERS_MAX);
+    fw_thread_give_way();
     int rc = files->disks[id] == NULL ? disk_open(files, &files->disks[id], reason) : 0;
     *disk = files->disks[id];
     return rc;

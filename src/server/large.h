@@ -16,6 +16,10 @@
  *          │                                         ▼
  *          └────────── woken when all are ◄──── lane 3: one piece each, on a worker's own disk
  *
+ * Workers that have moved a piece give way to the threads that serve (base/thread.h), with whom
+ * they may share a core: a window is copied by several of them in turn, and who asks for a small
+ * value is not to wait for all. Services, such as the sweeper, keep their own workers.
+ *
  * So what is under way for one client is a window, whatever its value's length; slow disks and slow
  * clients hold up neither others' requests nor, beyond their lane, others' transfers. A client that
  * is slow holds a window and no thread.

@@ -6,6 +6,7 @@ Method: the shipped program with values whose bytes say which they are, so that 
 Full disks are small file systems of memory, mounted for one server alone."""
 
 import os
+import pathlib
 import random
 import struct
 import subprocess
@@ -197,6 +198,29 @@ def test_who_reads_slowly_reads_what_there_was(server, client):
         assert slow.file.read(len(old) + 7) == old + b"\r\nEND\r\n"
     assert client.get(b"k") == value(7, 12 * MIB)
     wait_for(lambda: stat(client, "large_values") == 1)
+
+
+def nice_by_thread(pid):
+    """Names of threads and how nice each is."""
+    found = {}
+    for task in os.scandir(f"/proc/{pid}/task"):
+        name, _, rest = pathlib.Path(task.path, "stat").read_text().partition("(")[2].rpartition(")")
+        found[name] = int(rest.split()[16])
+    return found
+
+
+def test_who_moves_values_gives_way_to_who_serves(server, client):
+    pid = server.process.pid
+    usual = os.getpriority(os.PRIO_PROCESS, pid)
+    data = value("way", 4 * MIB)
+    client.set(b"way", data)
+    assert client.get(b"way") == data
+    assert nice_by_thread(pid)["core-0"] == usual
+
+    def workers():
+        return [nice for name, nice in nice_by_thread(pid).items() if name.startswith("job-")]
+    assert max(workers()) == min(usual + 10, 19)
+    wait_for(lambda: usual in workers())  # The sweeper's, as soon as it has its name.
 
 
 def test_the_file_is_bounded(fairway, tmp_path):
