@@ -86,6 +86,7 @@ void fw_changes_append(struct fw_changes *changes, enum fw_change_kind kind, uin
         if (FW_LIKELY((size_t)(changes->ring + changes->size - to) >= HEADER + FW_ITEM_KEY_MAX)) {
             memcpy(to, header, HEADER);
             memcpy(to + HEADER, key, key_length);
+            __builtin_prefetch(to + (size_t)4 * FW_CACHE_LINE, 1); /* For changes soon to come. */
         } else {
             ring_put(changes, head, header, HEADER);
             ring_put(changes, head + HEADER, key, key_length);

@@ -14,7 +14,13 @@
 
 FW_LOG_MODULE_USE(repl);
 
-enum { FILL_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
+/*
+ * Keys are looked up in groups: the buckets and items of all are fetched into the cache before the
+ * first is held. A tick tells of some groups at most, and of fewer where they are the copy's, since
+ * clients wait meanwhile; but of as many changes as clients may have made since the last one, or it
+ * would never catch up.
+ */
+enum { GROUP = 16, CHANGED_MAX = 1024, COPIED_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 
 /* A link that has read so much of the log since it last slept rests before it reads on. */
 enum { BUSY_BYTES = 256, REST_SHARE = 16 };
@@ -401,14 +407,13 @@ static bool link_has_room(const struct fw_repl_link *link)
 }
 
 /* What the key is now. `number`: not 0, only if it is still that; and then without its value. */
-static void link_tell(struct fw_repl_link *link, const char *bytes, uint8_t length, uint64_t number)
+static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint64_t number)
 {
     struct fw_cache_local *local = link->local;
-    struct fw_key key = fw_table_key(local->table, bytes, length);
     struct fw_hold hold;
-    fw_table_hold(local->table, &hold, &key);
+    fw_table_hold(local->table, &hold, key);
     if (hold.item == NULL) {
-        fw_repl_put_delete(link->reply, bytes, length);
+        fw_repl_put_delete(link->reply, key->bytes, key->length);
     } else if (number == 0) {
         fw_repl_put_item(link->reply, local, hold.item, link->is_ours);
     } else if (fw_item_number(hold.item) == number) {
@@ -418,40 +423,77 @@ static void link_tell(struct fw_repl_link *link, const char *bytes, uint8_t leng
     link->item_count++;
 }
 
-/* The next change of the batch, which is not empty. 0 or -EPROTO. */
-static int link_tell_change(struct fw_repl_link *link)
+/* A change of the batch, and its key unless it is a flush. */
+struct change {
+    struct fw_change said;
+    struct fw_key key;
+};
+
+/* Looks at the next changes of the batch, and has what they are about fetched. Returns how many. */
+static uint32_t group_look(const struct fw_repl_link *link, struct change group[static GROUP])
 {
-    struct fw_change change;
+    const struct fw_table_local *table = link->local->table;
     const char *next = link->batch + link->batch_next;
-    if (!fw_change_next(&next, link->batch + link->batch_end, &change)) {
-        return -EPROTO; /* The slave came back with a place that never was one. */
+    const char *end = link->batch + link->batch_end;
+    uint32_t count = 0;
+    while (count < GROUP && next < end && fw_change_next(&next, end, &group[count].said)) {
+        const struct fw_change *said = &group[count].said;
+        if (said->kind != FW_CHANGE_FLUSH) {
+            group[count].key = fw_table_key(table, said->key, said->key_length);
+            fw_table_prefetch(table, &group[count].key);
+        }
+        count++;
     }
-    link->batch_next = (uint32_t)(next - link->batch);
-    if (change.kind != FW_CHANGE_FLUSH) {
-        link_tell(link, change.key, change.key_length,
-                  change.kind == FW_CHANGE_TOUCH ? change.number : 0);
-    } else if (link->is_ours) {
-        fw_repl_put_flush(link->reply, change.number);
+    for (uint32_t i = 0; i < count; i++) {
+        if (group[i].said.kind != FW_CHANGE_FLUSH) {
+            fw_table_prefetch_item(table, &group[i].key);
+        }
     }
-    return 0;
+    return count;
 }
 
-/* The next key of the copy, if there is one now. */
-static bool link_tell_copied(struct fw_repl_link *link)
+/* Of the next changes of the batch, which is not empty, while there is room. How many; -EPROTO. */
+static int link_tell_changes(struct fw_repl_link *link)
 {
-    uint8_t length;
-    bool is_over;
-    if (link->is_whole) {
-        return false;
+    struct change group[GROUP];
+    uint32_t count = group_look(link, group);
+    int told = 0;
+    if (count == 0) {
+        return -EPROTO; /* The slave came back with a place that never was one. */
     }
-    const char *key = fw_repl_copy_next(link->copy, &length, &is_over);
-    if (key != NULL) {
-        link_tell(link, key, length, 0);
-    } else if (is_over) {
-        link->is_whole = true;
-        slot_set_state(link, FW_REPL_LINK_STREAMING);
+    for (uint32_t i = 0; i < count && link_has_room(link); i++) {
+        const struct fw_change *said = &group[i].said;
+        if (said->kind != FW_CHANGE_FLUSH) {
+            link_tell(link, &group[i].key, said->kind == FW_CHANGE_TOUCH ? said->number : 0);
+        } else if (link->is_ours) {
+            fw_repl_put_flush(link->reply, said->number);
+        }
+        link->batch_next = (uint32_t)(said->key + said->key_length - link->batch);
+        told++;
     }
-    return key != NULL;
+    return told;
+}
+
+/* Of the next keys of the copy, if there are some now and while there is room. Returns how many. */
+static uint32_t link_tell_copied(struct fw_repl_link *link)
+{
+    uint32_t told = 0;
+    while (told < GROUP && !link->is_whole && link_has_room(link)) {
+        uint8_t length;
+        bool is_over;
+        const char *bytes = fw_repl_copy_next(link->copy, &length, &is_over);
+        if (bytes == NULL) {
+            if (is_over) {
+                link->is_whole = true;
+                slot_set_state(link, FW_REPL_LINK_STREAMING);
+            }
+            break;
+        }
+        struct fw_key key = fw_table_key(link->local->table, bytes, length);
+        link_tell(link, &key, 0);
+        told++;
+    }
+    return told;
 }
 
 /* Up to where the slave has been told of all changes. */
@@ -503,33 +545,40 @@ static int link_read(struct fw_repl_link *link)
     return length < 0 ? length : 0;
 }
 
-/*
- * Encodes some messages: changes and copied keys by turns. 1: there may be more to say at once; 0:
- * there is not; or why the link ends.
- */
-static int link_fill(struct fw_repl_link *link)
+/* What a tick has told of. */
+struct tick {
+    uint32_t changed;
+    uint32_t copied;
+};
+
+static bool is_within(const struct tick *tick)
 {
-    for (uint32_t i = 0; i < FILL_MAX; i++) {
-        if (!link_has_room(link)) {
-            return 1;
-        }
-        if (i % 2 == 1 && link_tell_copied(link)) {
-            continue;
-        }
+    return tick->changed < CHANGED_MAX && tick->copied < COPIED_MAX;
+}
+
+/*
+ * Encodes messages while there is room and the tick has some left: changes and copied keys by
+ * turns. 1: there may be more to say at once; 0: there is not; or why the link ends.
+ */
+static int link_fill(struct fw_repl_link *link, struct tick *tick)
+{
+    while (link_has_room(link) && is_within(tick)) {
+        int changed = 0;
         if (link->batch_next == link->batch_end) {
-            int rc = link_read(link);
-            if (rc != 0) {
-                return rc;
-            }
+            changed = link_read(link);
         }
-        if (link->batch_next < link->batch_end) {
-            int rc = link_tell_change(link);
-            if (rc != 0) {
-                return rc;
-            }
-        } else if (!link_tell_copied(link)) {
+        if (changed == 0 && link->batch_next < link->batch_end) {
+            changed = link_tell_changes(link);
+        }
+        if (changed < 0) {
+            return changed;
+        }
+        uint32_t copied = link_tell_copied(link);
+        if (changed == 0 && copied == 0) {
             return 0;
         }
+        tick->changed += (uint32_t)changed;
+        tick->copied += copied;
     }
     return 1;
 }
@@ -591,6 +640,29 @@ static enum fw_step link_pause(struct fw_repl_link *link)
     return fw_fom_wait_until(&link->fom, LINK_STREAM, link->rest_ns);
 }
 
+/* Fills and sends, as much as a tick may. As link_fill(); -EINPROGRESS: the socket is full. */
+static int link_talk(struct fw_repl_link *link)
+{
+    struct tick tick = {.changed = 0};
+    int more = 1;
+    while (more > 0 && is_within(&tick) && link->error == 0) {
+        if (link->piece_count == 0) {
+            more = link_fill(link, &tick);
+            if (more < 0) {
+                return more;
+            }
+            if (more > 0 && link_has_room(link) && fw_reply_length(link->reply) < SEND_ENOUGH) {
+                break; /* The next tick adds to it. */
+            }
+            link_mark(link);
+        }
+        if (!fw_reply_is_empty(link->reply) && !link_send(link)) {
+            return -EINPROGRESS;
+        }
+    }
+    return link->error != 0 ? link->error : more;
+}
+
 static enum fw_step link_stream(struct fw_repl_link *link)
 {
     struct fw_fom *fom = &link->fom;
@@ -606,22 +678,14 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     if (fw_fom_now(fom) < link->rest_ns) {
         return fw_fom_wait_until(fom, LINK_STREAM, link->rest_ns);
     }
-    int more = link->piece_count == 0 ? link_fill(link) : 1;
+    int more = link_talk(link);
+    if (more == -EINPROGRESS) {
+        return link_wait(link);
+    }
     if (more < 0) {
         return link_end(link, more);
     }
-    bool is_enough = more == 0 || !link_has_room(link) || link->piece_count > 0 ||
-                     fw_reply_length(link->reply) >= SEND_ENOUGH;
-    if (is_enough && link->piece_count == 0) {
-        link_mark(link);
-    }
-    if (is_enough && !fw_reply_is_empty(link->reply) && !link_send(link)) {
-        return link_wait(link);
-    }
-    if (link->error != 0) {
-        return link_end(link, link->error);
-    }
-    return more != 0 ? fw_fom_yield(fom, LINK_STREAM) : link_pause(link);
+    return more > 0 ? fw_fom_yield(fom, LINK_STREAM) : link_pause(link);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
