@@ -14,6 +14,7 @@
 #include "io/alarm.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/notify.h"
 #include "io/reactor.h"
 #include "io/signal.h"
 
@@ -35,6 +36,8 @@ struct fw_ha_agent {
     enum fw_election_gate gate; /* As in the file; KEEP: not known. */
     int64_t granted_ns;         /* The lease that the server was told of last. */
     int64_t beat_ns;            /* The next, by fw_clock_boot_ns(). */
+    int64_t alive_every_ns;     /* As the service manager wants to hear it; 0: never. */
+    int64_t alive_ns;           /* When it was told last, by the same clock. */
     bool was_alive;
     uint64_t shown; /* The holder that the log knows of. */
 };
@@ -115,6 +118,30 @@ static void agent_say(struct fw_ha_agent *agent)
     if (rc != 0) {
         agent->is_blocked = rc == -EAGAIN;
         fw_election_say_again(&agent->election);
+    }
+}
+
+/* It is told, not asked: what it does not hear changes nothing here. */
+static void manager_told(int rc, const struct fw_reason *reason)
+{
+    if (rc != 0) {
+        FW_LOG(ha, WARNING, "%s", reason->text);
+    }
+}
+
+static void manager_tell(const char *lines)
+{
+    struct fw_reason reason;
+    manager_told(fw_notify(lines, &reason), &reason);
+}
+
+/* Said by the beat: who hangs anywhere does not say it. */
+static void manager_tell_alive(struct fw_ha_agent *agent, int64_t now_ns)
+{
+    struct fw_reason reason;
+    if (agent->alive_every_ns > 0 && now_ns - agent->alive_ns >= agent->alive_every_ns) {
+        agent->alive_ns = now_ns;
+        manager_told(fw_notify_alive(&reason), &reason);
     }
 }
 
@@ -211,6 +238,7 @@ static void alarm_rang(struct fw_alarm *alarm)
     bool is_beat = now_ns >= agent->beat_ns;
     if (is_beat) {
         agent->beat_ns = now_ns + agent->config.lease_ns / BEATS;
+        manager_tell_alive(agent, now_ns);
     }
     fw_ha_client_ask(&agent->client);
     if (is_beat && !agent->election.standing.is_alive) {
@@ -338,6 +366,8 @@ int fw_ha_agent_create(struct fw_ha_agent **agent, const struct fw_ha_config *co
 
 void fw_ha_agent_run(struct fw_ha_agent *agent)
 {
+    agent->alive_every_ns = fw_notify_alive_ns();
+    manager_tell(FW_NOTIFY_READY);
     while (!agent->is_over) {
         (void)fw_reactor_poll(agent->reactor, -1);
     }
@@ -345,6 +375,7 @@ void fw_ha_agent_run(struct fw_ha_agent *agent)
     gate_write(agent, FW_ELECTION_CLOSED);
     /* The server is told, if it listens; else the lease ends by itself. */
     fw_ha_client_end_lease(&agent->client);
+    manager_tell(FW_NOTIFY_STOPPING);
     int64_t deadline_ns = fw_clock_now_ns() + agent->config.lease_ns;
     while (agent->client.is_busy && fw_clock_now_ns() < deadline_ns) {
         (void)fw_reactor_poll(agent->reactor, deadline_ns - fw_clock_now_ns());

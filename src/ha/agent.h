@@ -12,6 +12,10 @@
  * it by a `track_file` of weight 0: with 0 in it the address may come here, with 1 it may not, and
  * leaves. What keeps two servers from answering is not the address, though, but the lease.
  *
+ * A service manager is told when it runs and when it ends, and by the beat that it lives, if it
+ * wants to hear that: one that hangs lets its server fall silent, but leaves keepalived's gate as
+ * it was, which only the manager can close then.
+ *
  * Nothing here waits. The beat is a fifth of the lease: each time the server is asked how it
  * stands, the others are told, and what comes back renews the lease.
  *

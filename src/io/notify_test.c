@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goal: the service manager hears exactly what it is told, at a path and at an abstract name; where
- * there is none nothing happens; one that does not listen, and a variable that names no socket, are
- * errors with a reason. No descriptor is left behind.
- * Method: the test binds the socket that $NOTIFY_SOCKET names, and looks what is in it.
+ * Goal: the service manager hears exactly what it is told, at a path and at an abstract name, and
+ * as often as it wants to hear that we live; where there is none nothing happens; one that does not
+ * listen, and a variable that names no socket, are errors with a reason. No descriptor is left
+ * behind. Method: the test binds the socket that $NOTIFY_SOCKET names, and looks what is in it.
  */
 #include "io/notify.h"
 
@@ -28,11 +28,16 @@ static struct fw_reason reason;
 static char folder[] = "/tmp/fw-notify-XXXXXX";
 static char path[64];
 
-static void variable_set(const char *value)
+static void named_set(const char *name, const char *value)
 {
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread. */
-    int rc = value != NULL ? setenv("NOTIFY_SOCKET", value, 1) : unsetenv("NOTIFY_SOCKET");
+    int rc = value != NULL ? setenv(name, value, 1) : unsetenv(name);
     assert_int_equal(rc, 0);
+}
+
+static void variable_set(const char *value)
+{
+    named_set("NOTIFY_SOCKET", value);
 }
 
 /* The manager: a socket at `name`, in the manager's notation. */
@@ -113,6 +118,51 @@ static void test_reloading_has_its_time(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static void test_how_often_it_wants_to_hear(void **state)
+{
+    (void)state;
+    char own[32];
+    (void)snprintf(own, sizeof own, "%d", (int)getpid());
+    const struct {
+        const char *time;
+        const char *process;
+        int64_t every_ns;
+    } cases[] = {
+        {NULL, NULL, 0},
+        {"2000000", NULL, 1000000000},
+        {"2000000", own, 1000000000},
+        {"2000000", "1", 0}, /* The first process of all: not this one. */
+        {"2000000", "", 1000000000},
+        {"0", own, 0},
+        {"", own, 0},
+        {"soon", own, 0},
+        {"-5", own, 0},
+        {"99999999999999999999", own, 0},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        named_set("WATCHDOG_USEC", cases[i].time);
+        named_set("WATCHDOG_PID", cases[i].process);
+        assert_int_equal(fw_notify_alive_ns(), cases[i].every_ns);
+    }
+}
+
+/* A manager that does not read does not hold us up. */
+static void test_alive_does_not_wait(void **state)
+{
+    (void)state;
+    char text[128];
+    int fd = manager_open(path);
+    assert_int_equal(fw_notify_alive(&reason), 0);
+    manager_heard(fd, text, sizeof text);
+    assert_string_equal(text, "WATCHDOG=1");
+    for (int i = 0; i < 10000; i++) {
+        assert_int_equal(fw_notify_alive(&reason), 0);
+    }
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(fw_notify_alive(&reason), -ECONNREFUSED);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void test_what_cannot_be_told(void **state)
 {
     (void)state;
@@ -172,6 +222,8 @@ int main(void)
         cmocka_unit_test(test_heard_at_an_abstract_name),
         cmocka_unit_test(test_nobody_listens),
         cmocka_unit_test(test_reloading_has_its_time),
+        cmocka_unit_test(test_how_often_it_wants_to_hear),
+        cmocka_unit_test(test_alive_does_not_wait),
         cmocka_unit_test(test_what_cannot_be_told),
         cmocka_unit_test(test_no_descriptor_is_left),
     };
