@@ -28,7 +28,8 @@ static struct fw_disk_memory *memory;
 static struct fw_volume_lease leases[HOSTS];
 static struct fw_reason told;
 static int64_t now_ns;
-static int64_t step_ns; /* What each look at the clock takes. */
+static int64_t step_ns;                 /* What each look at the clock takes. */
+static struct fw_volume_manager *awake; /* Works while another sleeps; NULL: nobody. */
 
 static int64_t test_now_ns(void)
 {
@@ -44,6 +45,9 @@ bool __wrap_fw_park_for(struct fw_parker *parker, int64_t timeout_ns)
 {
     (void)parker;
     now_ns += timeout_ns;
+    if (awake != NULL) {
+        VOLUME_OK(fw_volume_manager_step(awake, why));
+    }
     return false;
 }
 
@@ -360,6 +364,10 @@ static void test_managers(void **state)
     assert_int_equal(
         fw_volume_manager_open_on(&first, &disk->disk, VOLUME_TEST_HOST, &options, &told), 0);
     VOLUME_OK(fw_volume_manager_connect(first, "one", why));
+    awake = first;
+    assert_int_equal(fw_volume_manager_open_on(&second, &disk->disk, 8, &options, &told), -EBUSY);
+    assert_non_null(strstr(told.text, "host 7"));
+    awake = NULL;
     /*
      * From here on time passes, and the first does nothing. All rings are still the first's, on
      * another host, and to watch any of them for a sign of life takes longer than a lease: the

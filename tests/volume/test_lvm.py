@@ -7,6 +7,7 @@ Method: a volume group on a loop device; what `fairway volume dump` says is comp
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import threading
@@ -248,6 +249,27 @@ def test_beside_an_administrator(group, tmp_path):
         ["mine0", "mine1", "mine3", "mine4"]
     assert all(len(found[f"mine{i}"]) == 3 for i in (0, 1, 3, 4))
     assert len([name for name in found if name.startswith("ours")]) == number
+
+
+def test_changed_without_the_lock(group, tmp_path, monkeypatch):
+    """By an administrator on another host, whose lock is not ours, between our reading and our writing: in place of
+    the program that makes the backup stands one that does that too."""
+    before = group.segments()
+    program = tmp_path / "bin" / "vgcfgbackup"
+    program.parent.mkdir()
+    program.write_text(f"""#!/bin/sh
+{shutil.which("vgcfgbackup", path=PATH)} "$@" && exec lvcreate --nolocking --driverloaded {"y" if has_driver() else "n"} \\
+    -qq -an -Zn -Wn -l 3 -n theirs {group.name}
+""")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{PATH}")
+    done = group.run("adopt", "--hosts", "2", "--ring-size", "64k", "--backup", tmp_path / "before.vg", group.path)
+    assert done.returncode == FAILED and b"without LVM's lock" in done.stderr, done
+    found = group.segments()
+    assert len(found.pop("theirs")) == 3 and found == before
+    monkeypatch.setenv("PATH", PATH)
+    group.adopt(tmp_path / "again.vg")
+    assert len(group.agree()["theirs"]) == 3
 
 
 def test_what_cannot_be(group, tmp_path):

@@ -332,6 +332,94 @@ def test_a_file_system(group, manager, tmp_path):
     assert all((back / file.name).read_bytes() == file.read_bytes() for file in files.iterdir())
 
 
+@pytest.mark.needs("loop-devices", "root")
+def test_flushes_reach_the_disk(fairway, tmp_path):
+    """No killed process shows that: what it wrote is the kernel's. But the kernel counts what it makes a device flush."""
+    group = Attached(fairway, tmp_path)
+    group.make()
+    done = subprocess.run(["losetup", "--find", "--show", group.path], check=True, timeout=120, capture_output=True,
+                          env=TOOLS)
+    group.path = pathlib.Path(done.stdout.decode().strip())
+
+    def flushes(*commands):
+        """How many there were while these were given, a hundred times."""
+        def count():
+            return int(pathlib.Path("/sys/block", group.path.name, "stat").read_text().split()[15])
+        before = count()
+        words = [word for command in commands * 100 for word in ("-c", command)]
+        subprocess.run(["qemu-io", "-t", "writeback", "-f", "raw", *words, group.uri()], check=True, timeout=120,
+                       capture_output=True)
+        return count() - before
+
+    manager = group.manager()
+    try:
+        group.attach()
+        group.qemu("write 0 4096")  # The extent is there from now on.
+        assert manager.end() == 0
+        # Of two that meet, one may do for both.
+        assert flushes("write 0 4096", "flush") >= 75
+        assert flushes("write -f 0 4096") >= 75
+    finally:
+        if manager.process.poll() is None:
+            manager.kill()
+        if group.socket.exists():
+            group.detach()
+        subprocess.run(["losetup", "--detach", group.path], check=True, timeout=120, env=TOOLS)
+
+
+class Mounted:
+    """A file system on the volume, mounted by the kernel with an option, as long as this lasts."""
+
+    def __init__(self, disk, folder, option):
+        self.disk, self.folder, self.option, self.loop = disk, folder, option, None
+
+    def run(self, *command):
+        return subprocess.run(list(map(str, command)), check=True, timeout=120, capture_output=True, env=TOOLS).stdout
+
+    def __enter__(self):
+        self.folder.mkdir()
+        self.loop = self.run("losetup", "--find", "--show", self.disk).decode().strip()
+        try:
+            self.run("mke2fs", "-q", "-t", "ext4", "-b", "1024", "-E", "nodiscard", "-O", "^has_journal", self.loop)
+            self.run("mount", "-o", self.option, self.loop, self.folder)
+        except subprocess.CalledProcessError:
+            self.run("losetup", "--detach", self.loop)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.run("umount", self.folder)
+        self.run("losetup", "--detach", self.loop)
+        while self.run("losetup", "--associated", self.disk):  # Somebody who watches devices may look at it still.
+            pass
+
+
+@pytest.mark.needs("fuse", "loop-devices", "root")
+@pytest.mark.parametrize("way", ["discard", "fstrim"])
+def test_a_file_system_gives_back(group, manager, tmp_path, way):
+    """What files leave behind, when they are removed or when somebody asks for it."""
+    group.attach()
+    kept = random.Random(5).randbytes(4 * EXTENT)
+    with Mapped(group, tmp_path) as disk:
+        with Mounted(disk, tmp_path / "mounted", "discard" if way == "discard" else "nodiscard") as system:
+            for name, content in (("gone", bytes([7]) * (20 * EXTENT)), ("kept", kept)):
+                (system.folder / name).write_bytes(content)
+            system.run("sync", "--file-system", system.folder)
+            before = len(placed(group.dump(), "web"))
+            assert before >= 24
+            (system.folder / "gone").unlink()
+            system.run("sync", "--file-system", system.folder)
+            if way == "fstrim":
+                assert len(placed(group.dump(), "web")) >= before
+                system.run("fstrim", system.folder)
+            # At the ends of its pieces there may be extents that it had only a part of.
+            assert len(placed(group.dump(), "web")) <= before - 14
+            assert (system.folder / "kept").read_bytes() == kept
+        subprocess.run(["e2fsck", "-fn", disk], check=True, timeout=120, capture_output=True, env=TOOLS)
+    group.detach()
+    assert manager.end() == 0
+
+
 def test_what_cannot_be(group, tmp_path):
     def fails(says, *arguments):
         done = group.run("attach", "--nbd", tmp_path / "no", "--plugin", PLUGIN, *arguments)

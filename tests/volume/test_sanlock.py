@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: a manager can hold a lease of sanlock's too: a second one is refused, and gets it when the first is gone,
 however that ended.
-Method: two daemons of sanlock's, each of which takes itself for a host, with leases in a file; nobody is fenced.
-A manager by each."""
+Method: two daemons of sanlock's, each of which takes itself for a host, with leases in a file, and again on a block
+device; nobody is fenced. A manager by each."""
 
 import os
 import subprocess
@@ -42,11 +42,23 @@ class Host:
         self.daemon.wait()
 
 
-@pytest.fixture
-def hosts(tmp_path):
-    lease = tmp_path / "lease"
-    with open(lease, "wb") as file:
+@pytest.fixture(params=["file", pytest.param("device", marks=pytest.mark.needs("loop-devices"))])
+def lease(request, tmp_path):
+    """Where leases are."""
+    path = tmp_path / "lease"
+    with open(path, "wb") as file:
         file.truncate(2 << 20)
+    if request.param == "file":
+        yield path
+        return
+    done = subprocess.run(["losetup", "--find", "--show", path], env={"PATH": PATH}, check=True, capture_output=True)
+    device = done.stdout.decode().strip()
+    yield device
+    subprocess.run(["losetup", "--detach", device], env={"PATH": PATH}, check=True)
+
+
+@pytest.fixture
+def hosts(tmp_path, lease):
     hosts = [Host(tmp_path / f"host{number}", number) for number in (1, 2)]
     try:
         hosts[0].run("direct", "init", "-s", f"test:0:{lease}:0", "-o", "1")
@@ -59,10 +71,10 @@ def hosts(tmp_path):
             host.end()
 
 
-def test_one_manager(fairway, tmp_path, hosts, monkeypatch):
+def test_one_manager(fairway, tmp_path, lease, hosts, monkeypatch):
     group = Group(fairway, tmp_path / "group")
     group.make()
-    options = ["manager", "--interval", "1ms", "--sanlock", f"test:manager:{tmp_path / 'lease'}:{1 << 20}", group.path]
+    options = ["manager", "--interval", "1ms", "--sanlock", f"test:manager:{lease}:{1 << 20}", group.path]
 
     def manager(host):
         monkeypatch.setenv("SANLOCK_RUN_DIR", host.environment["SANLOCK_RUN_DIR"])
