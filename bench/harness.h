@@ -74,6 +74,16 @@ struct fw_bench_summary {
 /* Sorts `samples`; `count` > 0. */
 void fw_bench_summarise(double samples[], size_t count, struct fw_bench_summary *summary);
 
+/* A number below `sides`, which is less than 2^32. The same ones in each run, a row per file. */
+static inline uint64_t fw_bench_roll(uint64_t sides)
+{
+    static uint64_t dice = UINT64_C(0x9e3779b97f4a7c15);
+    dice ^= dice << 13;
+    dice ^= dice >> 7;
+    dice ^= dice << 17;
+    return (dice >> 32) * sides >> 32;
+}
+
 /* Makes the compiler believe that `value` is needed and that memory may have changed. */
 static inline void fw_bench_use(uint64_t value)
 {

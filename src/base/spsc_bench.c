@@ -22,6 +22,7 @@
 #include "base/assert.h"
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "bench/halves.h"
 #include "bench/harness.h"
 
 enum { CAPACITY = 1024, BATCH = 32, SPINS_MAX = 1000 };
@@ -40,19 +41,6 @@ static void spin(uint32_t *spins)
 
 static cpu_set_t cores; /* That we may use. */
 
-/* Keeps the calling thread off the other's cores, if there are two. */
-static void pin(bool odd)
-{
-    cpu_set_t half;
-    CPU_ZERO(&half);
-    for (size_t core = odd; core < CPU_SETSIZE; core += 2) {
-        if (CPU_ISSET(core, &cores)) {
-            CPU_SET(core, &half);
-        }
-    }
-    (void)sched_setaffinity(0, sizeof half, &half);
-}
-
 /* What `produce` does on this thread and `consume` on another. */
 struct work {
     void (*produce)(const struct work *work);
@@ -64,7 +52,7 @@ struct work {
 static void consumer_run(void *argument)
 {
     const struct work *work = argument;
-    pin(true);
+    fw_bench_take_half(&cores, true);
     work->consume(work);
 }
 
@@ -73,7 +61,7 @@ static void work_run(struct work work)
     struct fw_thread consumer;
     int rc = fw_thread_create(&consumer, "consumer", consumer_run, &work);
     FW_ASSERT(rc == 0);
-    pin(false);
+    fw_bench_take_half(&cores, false);
     work.produce(&work);
     fw_thread_join(&consumer);
 }

@@ -155,20 +155,10 @@ static void heap_side_cancel(uint64_t record)
     heap_cancel(&records[record].heap_timer);
 }
 
-static uint64_t dice = 0x9e3779b97f4a7c15u;
-
-static uint64_t roll(uint64_t sides)
-{
-    dice ^= dice << 13;
-    dice ^= dice >> 7;
-    dice ^= dice << 17;
-    return (dice >> 32) * sides >> 32;
-}
-
 /* How long a connection may be idle: one to five hours. */
 static int64_t roll_idle(void)
 {
-    return HOUR + (int64_t)roll((uint64_t)(4 * HOUR / MS)) * MS;
+    return HOUR + (int64_t)fw_bench_roll((uint64_t)(4 * HOUR / MS)) * MS;
 }
 
 static void side_begin(struct side *side)
@@ -202,7 +192,7 @@ static void requests_run(void *state, uint64_t count)
     }
     for (uint64_t i = 0; i < count; i++) {
         uint64_t begins = WAITING + i % WAITING;
-        uint64_t *ends = &in_flight[roll(IN_FLIGHT)];
+        uint64_t *ends = &in_flight[fw_bench_roll(IN_FLIGHT)];
         side->start(begins, side->now + 5000 * MS);
         side->cancel(*ends);
         *ends = begins;
@@ -217,7 +207,7 @@ static void restart_run(void *state, uint64_t count)
 {
     struct side *side = state;
     for (uint64_t i = 0; i < count; i++) {
-        side->start(roll(WAITING), side->now + 5 * HOUR);
+        side->start(fw_bench_roll(WAITING), side->now + 5 * HOUR);
         side_pass_time(side, i);
     }
 }
@@ -226,7 +216,7 @@ static void scattered_run(void *state, uint64_t count)
 {
     struct side *side = state;
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t record = roll(WAITING);
+        uint64_t record = fw_bench_roll(WAITING);
         side->cancel(record);
         side->start(record, side->now + roll_idle());
         side_pass_time(side, i);
@@ -238,7 +228,7 @@ static void expire_run(void *state, uint64_t count)
     struct side *side = state;
     for (uint64_t done = 0; done < count; done += WAITING) {
         for (uint64_t i = WAITING; i < RECORDS; i++) {
-            side->start(i, side->now + (int64_t)roll(EXPIRE_MS) * MS);
+            side->start(i, side->now + (int64_t)fw_bench_roll(EXPIRE_MS) * MS);
         }
         uint64_t before = expired_count;
         while (expired_count - before < WAITING) {

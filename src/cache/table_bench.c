@@ -40,16 +40,6 @@ enum {
 static char reply[VALUE_LENGTH];
 static char value[2 * VALUE_LENGTH];
 
-static uint64_t dice = 0x9e3779b97f4a7c15u;
-
-static uint64_t roll(uint64_t sides)
-{
-    dice ^= dice << 13;
-    dice ^= dice >> 7;
-    dice ^= dice << 17;
-    return (dice >> 32) * sides >> 32;
-}
-
 /* In a server a key has just come from the network: it is in the cache, unlike what it names. */
 static const char *key_text(uint64_t number)
 {
@@ -102,7 +92,7 @@ static void ours_get(void *state, uint64_t count)
     struct fw_key ring[RING];
     for (uint64_t i = 0; i < count + AHEAD_BUCKET; i++) {
         struct fw_key *last = &ring[i % RING];
-        *last = fw_table_key(local, key_text(roll(KEYS)), KEY_LENGTH);
+        *last = fw_table_key(local, key_text(fw_bench_roll(KEYS)), KEY_LENGTH);
         fw_table_prefetch(local, last);
         if (i >= AHEAD_BUCKET - AHEAD_ITEM) {
             fw_table_prefetch_item(local, &ring[(i - (AHEAD_BUCKET - AHEAD_ITEM)) % RING]);
@@ -117,7 +107,7 @@ static void ours_get_alone(void *state, uint64_t count)
 {
     struct fw_table_local *local = state;
     for (uint64_t i = 0; i < count; i++) {
-        struct fw_key key = fw_table_key(local, key_text(roll(KEYS)), KEY_LENGTH);
+        struct fw_key key = fw_table_key(local, key_text(fw_bench_roll(KEYS)), KEY_LENGTH);
         ours_take(local, &key);
     }
 }
@@ -125,14 +115,15 @@ static void ours_get_alone(void *state, uint64_t count)
 static void ours_set(void *state, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        ours_store(state, key_text(roll(KEYS)), VALUE_LENGTH);
+        ours_store(state, key_text(fw_bench_roll(KEYS)), VALUE_LENGTH);
     }
 }
 
 static void ours_resize(void *state, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        ours_store(state, key_text(roll(KEYS)), (uint32_t)(VALUE_LENGTH - 50 + roll(100)));
+        ours_store(state, key_text(fw_bench_roll(KEYS)),
+                   (uint32_t)(VALUE_LENGTH - 50 + fw_bench_roll(100)));
     }
 }
 
@@ -199,7 +190,7 @@ static void peer_get(void *state, uint64_t count)
 {
     struct peer *peer = state;
     for (uint64_t i = 0; i < count; i++) {
-        const char *bytes = key_text(roll(KEYS));
+        const char *bytes = key_text(fw_bench_roll(KEYS));
         uint64_t hash = fw_hash(bytes, KEY_LENGTH, 11);
         (void)pthread_mutex_lock(&peer->locks[hash % LOCKS]);
         struct peer_item *item = *peer_find(peer, bytes, hash);
@@ -214,14 +205,15 @@ static void peer_get(void *state, uint64_t count)
 static void peer_set(void *state, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        peer_store(state, key_text(roll(KEYS)), VALUE_LENGTH);
+        peer_store(state, key_text(fw_bench_roll(KEYS)), VALUE_LENGTH);
     }
 }
 
 static void peer_resize(void *state, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
-        peer_store(state, key_text(roll(KEYS)), (uint32_t)(VALUE_LENGTH - 50 + roll(100)));
+        peer_store(state, key_text(fw_bench_roll(KEYS)),
+                   (uint32_t)(VALUE_LENGTH - 50 + fw_bench_roll(100)));
     }
 }
 

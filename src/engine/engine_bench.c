@@ -29,6 +29,7 @@
 
 #include "base/assert.h"
 #include "base/thread.h"
+#include "bench/halves.h"
 #include "bench/harness.h"
 #include "engine/core.h"
 #include "engine/mail.h"
@@ -39,19 +40,6 @@ enum { WARM = 1000, COLD = 400 * 1000, RING = 64, BATCH = 32, TARGETS = 960, SPI
 static struct fw_domain *domain;
 static struct fw_handler holder;
 static cpu_set_t cores;
-
-/* Keeps the calling thread off the other's cores, if there are two. */
-static void pin(bool odd)
-{
-    cpu_set_t half;
-    CPU_ZERO(&half);
-    for (size_t core = odd; core < CPU_SETSIZE; core += 2) {
-        if (CPU_ISSET(core, &cores)) {
-            CPU_SET(core, &half);
-        }
-    }
-    (void)sched_setaffinity(0, sizeof half, &half);
-}
 
 static uint64_t left; /* Operations still to be done. */
 
@@ -413,7 +401,7 @@ static void async_busy(uv_idle_t *handle)
 static void uv_other_run(void *argument)
 {
     (void)argument;
-    pin(true);
+    fw_bench_take_half(&cores, true);
     uv_run(&uv_other.loop, UV_RUN_DEFAULT);
 }
 
@@ -471,7 +459,7 @@ static void bare_await(uint64_t value)
 static void bare_other(void *argument)
 {
     (void)argument;
-    pin(true);
+    fw_bench_take_half(&cores, true);
     for (uint64_t i = 0; i < bare.count; i++) {
         bare_await(2 * i + 1);
         atomic_store_explicit(&bare.word, 2 * i + 2, memory_order_release);
@@ -525,7 +513,7 @@ int main(int argc, char **argv)
     static bool shared = true;
     (void)sched_getaffinity(0, sizeof cores, &cores);
     domain_make(); /* Before this thread is bound: then the domain would know only its CPUs. */
-    pin(false);
+    fw_bench_take_half(&cores, false);
     static const struct fw_fom_type *batched = &batch_type;
     static const struct fw_fom_type *single = &single_type;
     const struct fw_bench benches[] = {
