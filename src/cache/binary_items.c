@@ -21,14 +21,10 @@ void fw_binary_answer_item(const struct fw_binary *request, struct fw_item *item
         memcpy(to, item->key, item->key_length);
         to += item->key_length;
     }
-    if (has_value && (item->bits & FW_ITEM_BODY) == 0) {
-        memcpy(to, fw_item_value(item), item->tail_length);
-        to += item->tail_length;
+    if (has_value) {
+        to = fw_reply_put_value(reply, to, item);
     }
     fw_reply_advance(reply, to);
-    if (has_value && (item->bits & FW_ITEM_BODY) != 0) {
-        fw_reply_add_body(reply, fw_item_body(item));
-    }
 }
 
 /* A miss of a get that wants the key has the key in place of the text. */

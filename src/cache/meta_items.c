@@ -105,14 +105,7 @@ static bool get_answer(struct fw_meta *meta, struct get *get)
     memcpy(to, "\r\n", 2);
     to += 2;
     if (meta->wants_value) {
-        if ((item->bits & FW_ITEM_BODY) != 0) {
-            fw_reply_advance(reply, to);
-            fw_reply_add_body(reply, fw_item_body(item));
-            to = reply->next;
-        } else {
-            memcpy(to, fw_item_value(item), item->tail_length);
-            to += item->tail_length;
-        }
+        to = fw_reply_put_value(reply, to, item);
         memcpy(to, "\r\n", 2);
         to += 2;
     }

@@ -103,6 +103,21 @@ static inline uint64_t fw_reply_length(const struct fw_reply *reply)
 /* Sends `body` from where it lies. Takes a reference of its own. fw_reply_has_pieces() was true. */
 void fw_reply_add_body(struct fw_reply *reply, struct fw_body *body);
 
+/*
+ * The item's value behind what the caller has written up to `to`: copied, or sent from where it
+ * lies. Returns where to go on; nothing is kept before fw_reply_advance(). There is room for both.
+ */
+static inline char *fw_reply_put_value(struct fw_reply *reply, char *to, struct fw_item *item)
+{
+    if (FW_LIKELY((item->bits & FW_ITEM_BODY) == 0)) {
+        memcpy(to, fw_item_value(item), item->tail_length);
+        return to + item->tail_length;
+    }
+    fw_reply_advance(reply, to);
+    fw_reply_add_body(reply, fw_item_body(item));
+    return reply->next;
+}
+
 static inline bool fw_reply_is_empty(const struct fw_reply *reply)
 {
     return reply->next == reply->buffer && reply->piece_count == 0;

@@ -96,14 +96,7 @@ static bool bulk_take(struct fw_item *item, void *context)
         return false;
     }
     to = put_line(to, bulk->local, item);
-    if (has_body) {
-        fw_reply_advance(reply, to);
-        fw_reply_add_body(reply, fw_item_body(item));
-        to = reply->next;
-    } else {
-        memcpy(to, fw_item_value(item), item->tail_length);
-        to += item->tail_length;
-    }
+    to = fw_reply_put_value(reply, to, item);
     memcpy(to, "\r\n", 2);
     fw_reply_advance(reply, to + 2);
     return true;

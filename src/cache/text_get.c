@@ -95,15 +95,9 @@ static inline void put_item(struct fw_cache_local *local, struct fw_item *item, 
         to = put_number(to, fw_operation_cas(local, item));
     }
     to = put_bytes(to, "\r\n", 2);
-    if (FW_LIKELY((item->bits & FW_ITEM_BODY) == 0)) {
-        to = put_bytes(to, fw_item_value(item), item->tail_length);
-        to = put_bytes(to, "\r\n", 2);
-        fw_reply_advance(reply, to);
-    } else {
-        fw_reply_advance(reply, to);
-        fw_reply_add_body(reply, fw_item_body(item));
-        FW_REPLY_ADD(reply, "\r\n");
-    }
+    to = fw_reply_put_value(reply, to, item);
+    to = put_bytes(to, "\r\n", 2);
+    fw_reply_advance(reply, to);
 }
 
 /* One key. There is room. */
