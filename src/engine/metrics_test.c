@@ -26,6 +26,7 @@
 enum { WORK = FW_PHASE_FIRST };
 /* A round then lasts as long as rounds should, and has 64 ticks throughout; see run.c. */
 enum { TICK_NS = 200, AROUND_NS = 100, BUSY_TICKS = 64 * 64 * 3, CROWD = 100, CROWD_TICKS = 5 };
+enum { CROWD_WAITS_NS = 1000 * 1000 };
 
 /* ---- a lock that has to be waited for ------------------------------------------------------ */
 
@@ -98,6 +99,7 @@ static enum fw_step crowd_tick(struct fw_fom *fom)
         assert_int_equal(fw_fom_create(&made, domain, &one_type, NULL), 0);
         fw_fom_start(made);
     }
+    virtual_clock_advance(CROWD_WAITS_NS);
     return fw_fom_finish(fom);
 }
 static const struct fw_fom_type crowd_type = TYPE("crowd", crowd_tick);
@@ -178,6 +180,8 @@ static void test_delays_and_lengths(void **state)
     atomic_store(&run_queue_max, 0);
     run(&crowd_type, 1 + CROWD);
     assert_int_equal(fw_histogram_count(&metrics->first_tick), 1 + CROWD);
+    /* The round in which the crowd was made ends early, being that long; who is left has waited. */
+    assert_in_range(fw_histogram_max(&metrics->first_tick), CROWD_WAITS_NS / 2, 2 * CROWD_WAITS_NS);
     assert_in_range(atomic_load(&run_queue_max), CROWD - 1, CROWD);
     run(&busy_type, 1);
     /* Each visit of a measured round is one, and at least one full round was. */

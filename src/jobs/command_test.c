@@ -401,7 +401,8 @@ static void test_timed_cancelled_while_it_runs(void **state)
 }
 
 /* J19, J20: through the whole kernel, exactly at the difference. */
-static struct fw_job *order[2];
+enum { BETWEEN = 6 };
+static struct fw_job *order[2 + BETWEEN];
 static _Atomic uint32_t order_count;
 
 static void order_run(struct fw_job_runnable *runnable, struct fw_job *job)
@@ -423,12 +424,17 @@ static void test_ageing(void **state)
         jobs = jobs_start(&policy);
         struct gate gate = {.is_open = false};
         struct gated held = {.gate = &gate};
-        struct fw_job low = {0}, high = {0};
+        struct fw_job low = {0}, high = {0}, between[BETWEEN] = {{0}};
         atomic_store(&order_count, 0);
         assert_int_equal(fw_jobs_post(jobs, &held.job, &gated_runnable, NULL, 0, 0), 0);
         gate_await(&gate, 1);
         assert_int_equal(fw_jobs_post(jobs, &low, &order_runnable, NULL, 0, 0), 0);
-        atomic_fetch_add(&clock_ns, intervals * policy.ageing_interval_ns);
+        /* Half an interval that has passed when others are posted is not forgotten. */
+        for (int j = 0; j < BETWEEN; j++) {
+            atomic_fetch_add(&clock_ns, 3 * policy.ageing_interval_ns / 2);
+            assert_int_equal(fw_jobs_post(jobs, &between[j], &order_runnable, NULL, -100, 0), 0);
+        }
+        atomic_fetch_add(&clock_ns, (intervals - 3 * BETWEEN / 2) * policy.ageing_interval_ns);
         assert_int_equal(fw_jobs_post(jobs, &high, &order_runnable, NULL, 10, 0), 0);
         atomic_store(&gate.is_open, true);
         jobs_end(jobs);

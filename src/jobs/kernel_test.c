@@ -164,7 +164,8 @@ static void test_no_memory(void **state)
 struct numbered {
     struct fw_job job;
     struct fw_jobs *jobs;
-    _Atomic int thread;
+    _Atomic int thread; /* That ran it, */
+    int poster;         /* and that posted it. */
 };
 
 static void numbered_run(struct fw_job_runnable *runnable, struct fw_job *job)
@@ -182,7 +183,8 @@ static void attached_run(void *argument)
     assert_int_equal(fw_jobs_thread_id(numbered->jobs), -ESRCH);
     assert_int_equal(fw_jobs_attach(numbered->jobs), 0);
     assert_int_equal(fw_jobs_attach(numbered->jobs), -EBUSY);
-    assert_true(fw_jobs_thread_id(numbered->jobs) >= FW_JOBS_THREAD_ATTACHED);
+    numbered->poster = fw_jobs_thread_id(numbered->jobs);
+    assert_true(numbered->poster >= FW_JOBS_THREAD_ATTACHED);
     assert_int_equal(fw_jobs_post(numbered->jobs, &numbered->job, &numbered_runnable, numbered, 0,
                                   FW_JOB_REJOINABLE),
                      0);
@@ -198,11 +200,14 @@ static void test_thread_numbers(void **state)
     (void)state;
     struct fw_jobs *jobs = jobs_start(&policy);
     assert_int_equal(fw_jobs_thread_id(jobs), FW_JOBS_THREAD_MAIN);
-    struct numbered numbered = {.jobs = jobs};
-    struct fw_thread thread;
-    assert_int_equal(fw_thread_create(&thread, "foreign", attached_run, &numbered), 0);
-    fw_thread_join(&thread);
-    assert_in_range(numbered.thread, 1, policy.workers);
+    struct numbered numbered[2] = {{.jobs = jobs}, {.jobs = jobs}};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(numbered); i++) {
+        struct fw_thread thread;
+        assert_int_equal(fw_thread_create(&thread, "foreign", attached_run, &numbered[i]), 0);
+        fw_thread_join(&thread);
+        assert_in_range(numbered[i].thread, 1, policy.workers);
+    }
+    assert_int_not_equal(numbered[0].poster, numbered[1].poster); /* No number is given twice. */
     jobs_end(jobs);
 }
 

@@ -283,6 +283,10 @@ static void test_help_own_only(void **state)
     assert_ptr_equal(back, &mine.job);
     assert_int_equal(fw_job_state(&theirs.job), FW_JOB_READY);
     assert_int_equal(atomic_load(&open.arrived), 1);
+    /* Where none of its own waits, neither: the one that is held runs. */
+    assert_int_equal(fw_jobs_rejoin_wait(jobs, &held, FW_REJOIN_HELP, 1000, &back),
+                     FW_REJOIN_NONE_READY);
+    assert_int_equal(fw_job_state(&theirs.job), FW_JOB_READY);
     /* Without help it waits, and the time is over. */
     assert_int_equal(fw_jobs_rejoin_wait(jobs, &theirs, 0, 1000, &back), FW_REJOIN_NONE_READY);
     atomic_store(&gate.is_open, true);
