@@ -15,39 +15,17 @@ import threading
 import pytest
 
 from screen import Terminal
-from served import HELD_BACK, Served, wait_for
+from served import HELD_BACK, Served, flood, wait_for
+from test_repl import replication_address
 
-class Load:
-    """A client that writes keys of one tenant as fast as it is let, until the end."""
-
-    def __init__(self, server, prefix):
-        self.client = server.connect()
-        self.batch = b"".join(b"set %s:%d 0 0 5\r\nhello\r\nget %s:%d\r\n" % (prefix, i, prefix, 2 * i)
-                              for i in range(20))
-        self.is_over = False
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        while not self.is_over:
-            self.client.send(self.batch + b"mn\r\n")
-            while self.client.line() != b"MN\r\n":
-                pass
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.is_over = True
-        self.thread.join()
-        self.client.close()
+REPLICATED = ["-t", "2", "--repl-enable", "--repl-port", "0", "--repl-retry", "10ms"]
 
 
 @pytest.fixture
 def server(fairway, tmp_path):
     configuration = tmp_path / "fairway.conf"
     configuration.write_text(HELD_BACK)
-    with Served(fairway, "--config", str(configuration), "-t", "2") as running:
+    with Served(fairway, "--config", str(configuration), *REPLICATED) as running:
         yield running
 
 
@@ -62,13 +40,16 @@ def line_of(screen, name):
     return next((line for line in screen.text().splitlines() if line.split()[:1] == [name]), "")
 
 
-def test_a_flood_is_seen_to_be_held_back(server, top):
+def test_a_flood_is_seen_to_be_held_back(fairway, server, top):
     assert top.screen.is_other and not top.screen.has_cursor
     assert "held back" not in top.screen.text()
     for name in ("default", "web", "batch", "services", "feeders", "units", "parts", "0", "1"):
         assert line_of(top.screen, name), name
-    with Load(server, b"web"), Load(server, b"batch"):
-        top.wait(lambda screen: "held back" in line_of(screen, "batch") and "50.0 %" in screen.text())
+    assert "REPLICATION  master, no slave" in top.screen.text()
+    with Served(fairway, *REPLICATED, "--repl-master", replication_address(server)), \
+            flood(server, b"web"), flood(server, b"batch"):
+        top.wait(lambda screen: "held back" in line_of(screen, "batch") and "50.0 %" in screen.text()
+                 and " streaming " in screen.text())
         assert "held back" not in line_of(top.screen, "web")
         assert top.screen.text().splitlines()[5].startswith("batch"), "who is held back comes first"
         assert b"33" in top.screen.styles
@@ -175,7 +156,7 @@ def run(fairway, *arguments):
 
 def test_once(fairway, server):
     address = server.addresses[0]
-    with Load(server, b"web"), Load(server, b"batch"):
+    with flood(server, b"web"), flood(server, b"batch"):
         done = run(fairway, "--once", "--interval", "500ms", "--server", address)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"fairway top   {address}   ")
@@ -194,7 +175,7 @@ def test_once(fairway, server):
     assert list(lanes) == ["services", "feeders", "units", "parts"]
     assert lanes["services"]["running"] == 1  # The sweeper.
     assert shown["volumes"] == {"enabled": "no"}
-    assert shown["replication"]["enabled"] == "no"
+    assert shown["replication"]["enabled"] == "yes" and shown["replication"]["role"] == "master"
 
 
 @pytest.mark.parametrize("option", [[], ["--json"]])

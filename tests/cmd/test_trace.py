@@ -6,11 +6,10 @@ Method: a real server under load; the file is checked by the rules of the Trace 
 import json
 import signal
 import subprocess
-import threading
 
 import pytest
 
-from served import Client, Served, wait_for
+from served import Busy, Client, Served, wait_for
 
 PHASES = {"X", "B", "E", "b", "e", "n", "s", "f", "M"}
 
@@ -59,33 +58,19 @@ def check(text):
     return trace["traceEvents"]
 
 
-class Load:
+def load(server):
     """Clients that ask all the time, on both cores."""
+    clients = [server.connect() for _ in range(4)]
 
-    def __init__(self, server):
-        self.clients = [server.connect() for _ in range(4)]
-        self.is_over = False
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        while not self.is_over:
-            for client in self.clients:
-                client.ask(b"get none\r\n")
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.is_over = True
-        self.thread.join()
-        for client in self.clients:
-            client.close()
+    def once():
+        for client in clients:
+            client.ask(b"get none\r\n")
+    return Busy(once, *clients)
 
 
 def test_a_trace_of_what_runs(server, trace, tmp_path):
     file = tmp_path / "trace.json"
-    with Load(server):
+    with load(server):
         done = trace("--duration", "500ms", str(file))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.endswith(" KiB; open it at https://ui.perfetto.dev\n")

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 START_S = 30  # Far more than a start takes, also under valgrind or a sanitizer.
@@ -30,6 +31,41 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+class Busy:
+    """Calls `once` again and again beside the test, until the end, and then closes the clients that it uses."""
+
+    def __init__(self, once, *clients):
+        self.once, self.clients = once, clients
+        self.is_over = False
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.is_over:
+            self.once()
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.thread.join()
+        for client in self.clients:
+            client.close()
+
+
+def flood(server, prefix):
+    """A client that writes and reads keys of one tenant as fast as it is let; half of them are there."""
+    client = server.connect()
+    batch = b"".join(b"set %s:%d 0 0 5\r\nhello\r\nget %s:%d\r\n" % (prefix, i, prefix, 2 * i) for i in range(20))
+
+    def once():
+        client.send(batch + b"mn\r\n")
+        while client.line() != b"MN\r\n":
+            pass
+    return Busy(once, client)
 
 
 class Served:

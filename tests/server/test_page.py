@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 
 import pytest
-from served import HELD_BACK
+from served import HELD_BACK, flood
 from support import npm
 from test_http import Watched
 from test_repl import replication_address
+
+REPLICATED = ["-t", "1", "--repl-enable", "--repl-port", "0", "--repl-retry", "10ms"]
+
 
 class Browser:
     def __init__(self, source, build, address):
@@ -42,30 +44,6 @@ class Browser:
         self.process.wait()
 
 
-class Load:
-    """A client that writes keys of one tenant as fast as it is let, until the end."""
-
-    def __init__(self, server, prefix):
-        self.client = server.connect()
-        self.prefix = prefix
-        self.is_over = False
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        while not self.is_over:
-            batch = b"".join(b"set %s:%d 0 0 5\r\nhello\r\n" % (self.prefix, i) for i in range(20))
-            self.client.ask(batch, 20)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.is_over = True
-        self.thread.join()
-        self.client.close()
-
-
 def text(id_):
     return f"document.getElementById('{id_}').textContent"
 
@@ -74,12 +52,14 @@ def text(id_):
 def test_a_flood_is_seen_to_be_held_back(fairway, source, build, tmp_path):
     configuration = tmp_path / "fairway.ini"
     configuration.write_text(HELD_BACK)
-    with Watched(fairway, "--config", str(configuration), "-t", "1") as server:
-        with Browser(source, build, "http://{}:{}/".format(*server.http)) as browser:
+    with Watched(fairway, "--config", str(configuration), *REPLICATED) as server, \
+            Watched(fairway, *REPLICATED, "--repl-master", replication_address(server)):
+        with opened(source, build, server) as browser:
             browser("wait", f"{text('state')} === 'live'")
+            browser("wait", f"{text('replication')}.includes('streaming')")
             browser("wait", f"{text('tenants')}.includes('batch')")
             assert "held back" not in browser("value", text("tenants"))
-            with Load(server, b"web"), Load(server, b"batch"):
+            with flood(server, b"web"), flood(server, b"batch"):
                 browser("wait", f"{text('tenants')}.includes('batchheld back')")
                 assert "webheld back" not in browser("value", text("tenants"))
                 browser("wait", "document.querySelectorAll('#requests path').length === 2")
@@ -91,9 +71,6 @@ def test_a_flood_is_seen_to_be_held_back(fairway, source, build, tmp_path):
             server.process.terminate()
             browser("wait", f"{text('state')}.startsWith('not reachable')")
             assert browser("errors") == []
-
-
-REPLICATED = ["-t", "1", "--repl-enable", "--repl-port", "0", "--repl-retry", "10ms"]
 
 
 def kill(server):
