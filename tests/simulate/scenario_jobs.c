@@ -15,8 +15,9 @@
  * jobs-order: one worker, and threads that post with random priorities. Whatever had been posted
  * when the worker ended its last request must not be passed over for something less urgent.
  *
- * jobs-relaxed: workers take several requests at once. All but one worker get a request that ends
- * when all short ones have run; so whatever it has in hand must be got by who is idle.
+ * jobs-relaxed: workers take several requests at once, or one, in strict order. All but one worker
+ * get a request that ends when all short ones have run; so whatever waits, or another has in hand,
+ * must be got by who is idle.
  *
  * jobs-slots: requests that end only when as many have been posted as there is room for by then. A
  * slot is free once its request has begun, also one that a worker had in hand, and who waits for
@@ -548,7 +549,7 @@ struct relaxed {
 static struct {
     struct fw_job_runnable runnable;
     struct relaxed requests[LONG_MAX + SHORT_MAX];
-    uint32_t long_count;
+    uint32_t count;
     uint32_t short_left;
 } relaxed;
 
@@ -565,8 +566,8 @@ static void relaxed_request_run(struct fw_job_runnable *runnable, struct fw_job 
     }
     sim_sleep(sim_between(0, 3) * SIM_US);
     if (--relaxed.short_left == 0) {
-        for (uint32_t i = 0; i < relaxed.long_count; i++) {
-            fw_unpark(&relaxed.requests[i].parker);
+        for (uint32_t i = 0; i < relaxed.count; i++) {
+            fw_unpark(&relaxed.requests[i].parker); /* Only the long ones use it. */
         }
     }
 }
@@ -581,11 +582,18 @@ static void relaxed_run(void)
     policy.workers = (uint32_t)sim_between(2, LONG_MAX + 1);
     policy.mode = 0;
     memset(policy.lane_waits_for, 0, sizeof policy.lane_waits_for);
-    policy.hand = (uint32_t)sim_between(2, 10);
+    bool is_strict = sim_chance(2);
+    uint32_t hand = (uint32_t)sim_between(2, 10);
+    policy.hand = is_strict ? 1 : hand;
     policy.idle_spins = (uint32_t)sim_between(0, 2);
-    relaxed.long_count = policy.workers - 1;
+    uint32_t long_left = policy.workers - 1;
     relaxed.short_left = (uint32_t)sim_between(1, SHORT_MAX);
-    uint32_t count = relaxed.long_count + relaxed.short_left;
+    relaxed.count = long_left + relaxed.short_left;
+    for (uint32_t i = 0; i < relaxed.count; i++) { /* The long ones are anywhere among them. */
+        relaxed.requests[i].is_long = (uint32_t)sim_between(1, relaxed.count - i) <= long_left;
+        long_left -= relaxed.requests[i].is_long ? 1 : 0;
+        fw_parker_init(&relaxed.requests[i].parker);
+    }
     struct fw_jobs *jobs;
     int rc = fw_jobs_create(&jobs, &policy, NULL);
     SIM_EXPECT(rc == 0);
@@ -594,10 +602,8 @@ static void relaxed_run(void)
         rc = fw_jobs_start(jobs, NULL);
         SIM_EXPECT(rc == 0);
     }
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < relaxed.count; i++) {
         struct relaxed *request = &relaxed.requests[i];
-        request->is_long = i < relaxed.long_count;
-        fw_parker_init(&request->parker);
         int32_t priority = (int32_t)sim_between(0, 2);
         rc = fw_jobs_post(jobs, &request->job, &relaxed.runnable, &relaxed, priority,
                           FW_JOB_REJOINABLE);
@@ -613,7 +619,7 @@ static void relaxed_run(void)
         SIM_EXPECT(FW_CONTAINER_OF(job, struct relaxed, job)->runs == 1);
         back++;
     }
-    SIM_EXPECT(back == count);
+    SIM_EXPECT(back == relaxed.count);
     rc = fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL);
     SIM_EXPECT(rc == 0);
     fw_jobs_destroy(jobs);
@@ -621,7 +627,7 @@ static void relaxed_run(void)
 
 const struct sim_scenario sim_scenario_jobs_relaxed = {
     .name = "jobs-relaxed",
-    .purpose = "what a worker has in hand is got by who is idle",
+    .purpose = "what waits, and what a worker has in hand, is got by who is idle",
     .run = relaxed_run,
 };
 

@@ -68,7 +68,7 @@ HONEST = [
     "volume-fleet",
     "volume-thousand",
 ]
-SEEDS = {"volume-fleet": 200, "volume-thousand": 3}  # Of others 50.
+SEEDS = {"jobs-relaxed": 1000, "volume-fleet": 200, "volume-thousand": 3}  # Of others 50.
 
 
 @pytest.fixture
