@@ -180,9 +180,12 @@ void fw_session_body_received(struct fw_session *session, size_t count)
     pending->filled += (uint32_t)count;
 }
 
-bool fw_session_is_storing(const struct fw_session *session)
+uint32_t fw_session_body_rest(const struct fw_session *session)
 {
-    return FW_UNLIKELY(session->state == FW_SESSION_BODY) && session->pending->window.body != NULL;
+    if (session->state != FW_SESSION_BODY) {
+        return 0;
+    }
+    return session->pending->length - session->pending->filled;
 }
 
 struct fw_body *fw_session_window(struct fw_session *session, const struct fw_window **window,

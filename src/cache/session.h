@@ -132,8 +132,8 @@ void fw_session_log_in(struct fw_session *session, const char *user, size_t leng
 char *fw_session_body(struct fw_session *session, size_t *room);
 void fw_session_body_received(struct fw_session *session, size_t count);
 
-/* Is a value on its way that will be in a file? */
-bool fw_session_is_storing(const struct fw_session *session);
+/* How many bytes of such a value are still to come; 0: none is on its way. */
+uint32_t fw_session_body_rest(const struct fw_session *session);
 
 /*
  * After DISK: the body that is under way, and the window with the next `*size` bytes of it.

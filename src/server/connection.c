@@ -231,7 +231,8 @@ static bool reply_send(struct fw_connection *connection)
         return false;
     }
     ssize_t sent = 0;
-    if (FW_LIKELY(!reply->has_stored)) { /* Else all of it is sent in SEND, bit by bit. */
+    /* What is in a file, or long, is sent in SEND, bit by bit. */
+    if (FW_LIKELY(!reply->has_stored && length <= FW_CONNECTION_SEND_MAX)) {
         sent = fw_stream_send_now(&connection->stream, reply->pieces, (int)count);
         sent = sent == -EAGAIN ? 0 : sent;
     }
@@ -510,13 +511,17 @@ static void core_look(struct fw_server_core *core, const struct fw_fom *fom, uin
 }
 
 /*
- * A dump has more to say for as long as it lasts, and a large value that goes to its file or comes
- * from there keeps coming: others come in between, who may be new.
+ * A dump has more to say for as long as it lasts, and a large value keeps coming or going: others
+ * come in between, who may be new.
  */
-static bool connection_is_bulky(const struct fw_connection *connection)
+static inline bool connection_is_bulky(const struct fw_connection *connection)
 {
-    return connection->session.state == FW_SESSION_LISTING || connection->transfer != NULL ||
-           fw_session_is_storing(&connection->session);
+    const struct fw_session *session = &connection->session;
+    return session->state == FW_SESSION_LISTING ||
+           (session->state == FW_SESSION_BODY &&
+            fw_session_body_rest(session) > FW_CONNECTION_SLICE) ||
+           connection->transfer != NULL ||
+           (connection->unsent != NULL && connection->unsent->rest > FW_CONNECTION_SLICE);
 }
 
 /*
@@ -564,7 +569,10 @@ static enum outcome connection_turns(struct fw_connection *connection)
         outcome = connection->is_broken ? OVER : connection_turn(connection);
         if (core->policy != FW_SCHED_FIFO || connection_is_bulky(connection)) {
             outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
+        } else if (outcome == MORE) {
+            core_look(core, &connection->fom, core->tick_cost - cost_before);
         }
+        connection->has_more = outcome == MORE;
         if (outcome != MORE) {
             connection_pass_on(connection);
             break;
@@ -581,11 +589,15 @@ static enum outcome connection_turns(struct fw_connection *connection)
     return outcome;
 }
 
-/* Where everybody is admitted, who asked for one thing goes before who asked for all there is. */
+/*
+ * Where everybody is admitted, who asked for one thing goes before who asked for all there is, or
+ * for more than a turn may have.
+ */
 static void connection_rank(struct fw_connection *connection)
 {
-    unsigned priority =
-        connection_is_bulky(connection) ? FW_FOM_PRIORITIES - 1 : FW_FOM_PRIORITY_NORMAL;
+    unsigned priority = connection->has_more || connection_is_bulky(connection)
+                            ? FW_FOM_PRIORITIES - 1
+                            : FW_FOM_PRIORITY_NORMAL;
     if (FW_UNLIKELY(connection->fom.priority != priority)) {
         fw_fom_set_priority(&connection->fom, priority);
     }
@@ -689,9 +701,8 @@ static enum fw_step connection_write(struct fw_connection *connection)
 static int connection_next(struct fw_connection *connection, const struct iovec **pieces,
                            int *count)
 {
-    const struct fw_unsent *unsent = connection->unsent;
-    *count = (int)fw_unsent_count(unsent);
-    *pieces = unsent->pieces + unsent->first;
+    struct fw_unsent *unsent = connection->unsent;
+    *count = (int)fw_unsent_next(unsent, FW_CONNECTION_SLICE, pieces);
     if (*count > 0) {
         return 0;
     }
@@ -739,7 +750,7 @@ static enum fw_step connection_send(struct fw_connection *connection)
             unsent_drop(connection);
             return connection_go_on(connection);
         }
-        if (connection->transfer != NULL) { /* Others come in between two slices of a value. */
+        if (connection_is_bulky(connection)) { /* Others come in between two slices of a value. */
             connection_rank(connection);
             core_look(connection->core, fom, FW_CONNECTION_LOOK_COST);
             return fw_fom_yield(fom, FW_CONNECTION_SEND);

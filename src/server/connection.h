@@ -46,7 +46,9 @@
  *   - a reply that the socket does not take is kept (server/unsent.h), and nothing is read
  * meanwhile;
  *   - a large value is received into its own place in the table's memory; if it shall be in a file
- *     it goes there window by window, in DISK, and comes back so in SEND (server/large.h).
+ *     it goes there window by window, in DISK, and comes back so in SEND (server/large.h). In
+ * either case a tick moves a slice of it, of which a socket takes 64 KiB in some 15 us; a system
+ * call for all of it would keep everybody else waiting for a millisecond.
  *
  * Ownership: foms live in the domain's pools. The server's list of connections, under its lock, is
  * for who looks from outside (stats, drain): a connection leaves it before it closes its socket.
@@ -83,8 +85,8 @@ struct fw_ruling;
 
 enum {
     FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
-    FW_CONNECTION_BODY = 128 * 1024,               /* The same, of a large value. */
-    FW_CONNECTION_SLICE = 64 * 1024,               /* Of one in a file, received or sent. */
+    FW_CONNECTION_SLICE = 64 * 1024,               /* Of a large value, received or sent. */
+    FW_CONNECTION_SEND_MAX = 256 * 1024,           /* A longer reply is sent in slices. */
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
     /* Where tenants are set apart, in the units of fw_session_cost(): */
@@ -149,6 +151,7 @@ struct fw_connection {
     bool is_admitted;          /* By the scheduler, and not served since. */
     bool is_shed;              /* Only to be refused: it has waited for too long. */
     bool needs_input;          /* Else there is something left to do without. */
+    bool has_more;             /* Its last turn has left something to do. */
     bool has_input;            /* Of a large value: not all that had come was received. */
     bool is_sending;           /* A send is under way. */
     bool is_last;              /* When all is sent it closes. */

@@ -97,9 +97,7 @@ ssize_t fw_connection_input_receive(struct fw_connection *connection)
     size_t room = 0;
     char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
     if (body != NULL && room > 0) {
-        size_t most =
-            fw_session_is_storing(&connection->session) ? FW_CONNECTION_SLICE : FW_CONNECTION_BODY;
-        size_t limit = room < most ? room : most;
+        size_t limit = room < FW_CONNECTION_SLICE ? room : FW_CONNECTION_SLICE;
         ssize_t received = fw_stream_receive_now(&connection->stream, body, limit);
         connection->has_input = limit < room && received == (ssize_t)limit;
         if (received > 0) {

@@ -4,11 +4,14 @@
  * allows: a bounded cost passes between the moment at which a request of the other's can be read
  * and its turn, whatever the flood is made of and however many connections it has.
  *
+ * The same where nobody is set apart, for who asks for one thing beside those who ask for much.
+ *
  * Method: a whole server with one core in this process, whose sessions run through a function of
- * the test's (the linker's --wrap), on the core's own thread. The flood lies in the sockets before
- * the core goes on. At some of its turns the function asks in the victim's name, so that the
- * request is there while exactly that turn is under way, and counts what the others are charged
- * until the victim has its turn. No clock is asked: the count is the same on any machine.
+ * the test's (the linker's --wrap), on the core's own thread, and so do its receives and sends. The
+ * flood lies in the sockets before the core goes on. At some of its turns the function asks in the
+ * victim's name, so that the request is there while exactly that turn is under way, and counts what
+ * the others are charged until the victim has its turn. No clock is asked: the count is the same on
+ * any machine.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,6 +41,10 @@ enum {
     EVERY = 7,   /* Turns of the flood between two requests of the victim's. */
     TIMES = 12,
     TIMES_FIFO = 1, /* It may be all over before it is served. */
+    TIMES_LARGE = 4,
+    LARGE = 1000000, /* Longer than a socket of the test's has room for. */
+    LARGE_WORDS = LARGE + 64,
+    LARGE_MIN = 1024,
     TURN_COST_MAX = 128,
     LOOK_COST_MAX = 128,
     DESCRIPTORS = 2 * CROWD + 100,
@@ -64,6 +71,10 @@ static struct {
     uint32_t waited;    /* Turns of others since it asked, the one under way included. */
     uint32_t waited_most;
     uint32_t turn_most; /* What one turn of the flood has cost. */
+    bool is_large;      /* The flood is large values: bytes are counted, not turns. */
+    uint64_t moved;     /* Of those, since the victim asked, */
+    uint64_t moved_most;
+    size_t offered_most; /* To a socket, at once. */
 } test;
 
 static const char victims_words[] = "get victim\r\n";
@@ -75,6 +86,7 @@ static void victim_ask(void)
     test.asked++;
     test.cost = 0;
     test.waited = 0;
+    test.moved = 0;
 }
 
 static void victim_served(void)
@@ -83,10 +95,69 @@ static void victim_served(void)
     test.turns = 0;
     test.cost_most = test.cost > test.cost_most ? test.cost : test.cost_most;
     test.waited_most = test.waited > test.waited_most ? test.waited : test.waited_most;
+    test.moved_most = test.moved > test.moved_most ? test.moved : test.moved_most;
     if (test.answered == test.times) {
         test.is_counting = false;
         fw_unpark(&test.over);
     }
+}
+
+/* A turn of the flood, or a receive, is under way. */
+static void flood_served(void)
+{
+    if (test.is_counting && test.unasked > 0) {
+        test.unasked--;
+    } else if (test.is_counting && test.asked == test.answered && ++test.turns == EVERY) {
+        victim_ask(); /* It is there from now on. */
+    }
+}
+
+/* A part of a large value was received or sent. */
+static void value_moved(ssize_t size)
+{
+    if (test.is_large && size > LARGE_MIN) {
+        flood_served();
+        test.moved += (uint64_t)size;
+    }
+}
+
+ssize_t __real_fw_stream_receive_now(struct fw_stream *stream, void *buffer, size_t size);
+ssize_t __wrap_fw_stream_receive_now(struct fw_stream *stream, void *buffer, size_t size);
+
+ssize_t __wrap_fw_stream_receive_now(struct fw_stream *stream, void *buffer, size_t size)
+{
+    ssize_t received = __real_fw_stream_receive_now(stream, buffer, size);
+    value_moved(received);
+    return received;
+}
+
+static void note_offer(const struct iovec *vector, int count)
+{
+    size_t length = 0;
+    for (int i = 0; i < count; i++) {
+        length += vector[i].iov_len;
+    }
+    test.offered_most = length > test.offered_most ? length : test.offered_most;
+}
+
+ssize_t __real_fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector, int count);
+ssize_t __wrap_fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector, int count);
+
+ssize_t __wrap_fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    note_offer(vector, count);
+    return __real_fw_stream_send_now(stream, vector, count);
+}
+
+ssize_t __real_fw_stream_send(struct fw_stream *stream, const struct iovec *vector, int count);
+ssize_t __wrap_fw_stream_send(struct fw_stream *stream, const struct iovec *vector, int count);
+
+ssize_t __wrap_fw_stream_send(struct fw_stream *stream, const struct iovec *vector, int count)
+{
+    note_offer(vector, count);
+    ssize_t sent = __real_fw_stream_send(stream, vector, count);
+    value_moved(sent);
+    return sent;
 }
 
 struct fw_session_step __real_fw_session_run(struct fw_session *session,
@@ -107,10 +178,8 @@ struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
     bool is_victim = size == strlen(victims_words) && memcmp(input, victims_words, size) == 0;
     if (test.is_counting && is_victim) {
         victim_served();
-    } else if (test.is_counting && test.unasked > 0) {
-        test.unasked--;
-    } else if (test.is_counting && test.asked == test.answered && ++test.turns == EVERY) {
-        victim_ask(); /* It is there from now on, and this turn is still under way. */
+    } else if (!test.is_large) {
+        flood_served();
     }
     struct fw_session_step step = __real_fw_session_run(session, local, input, size);
     uint32_t cost = fw_session_cost(step.commands, step.keys, step.consumed);
@@ -196,6 +265,8 @@ struct flood {
     const char *words; /* that say this */
     uint32_t limit;    /* so often, or until the socket is full. */
     uint32_t items;    /* That the server has before. */
+    bool is_large;     /* They are about large values; */
+    bool has_value;    /* the server has that of `k` before. */
 };
 
 static void server_fill(int fd, uint32_t items)
@@ -211,6 +282,24 @@ static void server_fill(int fd, uint32_t items)
     }
 }
 
+/* To store a large value, with something behind it. */
+static size_t large_words(char words[LARGE_WORDS], const char *behind)
+{
+    int length = snprintf(words, LARGE_WORDS, "set k 0 0 %d\r\n", LARGE);
+    memset(words + length, 'v', LARGE);
+    memcpy(words + length + LARGE, behind, strlen(behind) + 1);
+    return (size_t)length + LARGE + strlen(behind);
+}
+
+static void large_store(int fd)
+{
+    static char words[LARGE_WORDS];
+    char reply[8];
+    size_t size = large_words(words, "\r\n");
+    assert_int_equal(send(fd, words, size, 0), (ssize_t)size);
+    assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), (ssize_t)sizeof reply);
+}
+
 /* The victim beside a flood. Returns how much of it was served while the victim waited, at most. */
 static uint64_t beside(const struct flood *flood)
 {
@@ -218,7 +307,10 @@ static uint64_t beside(const struct flood *flood)
     char names[2][64];
     const char *pointers[2] = {names[0], names[1]};
     memset(&test, 0, sizeof test);
-    test.times = flood->policy == FW_SCHED_FIFO && flood->has_tenants ? TIMES_FIFO : TIMES;
+    test.times = flood->policy == FW_SCHED_FIFO && flood->has_tenants ? TIMES_FIFO
+                 : flood->is_large                                    ? TIMES_LARGE
+                                                                      : TIMES;
+    test.is_large = flood->is_large;
     fw_parker_init(&test.held);
     fw_parker_init(&test.go);
     fw_parker_init(&test.over);
@@ -228,6 +320,9 @@ static uint64_t beside(const struct flood *flood)
     server_begin(pointers, flood->policy, flood->has_tenants);
     test.victim_fd = client_open(0);
     server_fill(test.victim_fd, flood->items);
+    if (flood->has_value) {
+        large_store(test.victim_fd);
+    }
     for (uint32_t i = 0; i < flood->count; i++) {
         flooders[i] = client_open(1);
     }
@@ -237,7 +332,7 @@ static uint64_t beside(const struct flood *flood)
     for (uint32_t i = 0; i < flood->count; i++) {
         client_fill(flooders[i], flood->words, strlen(flood->words), flood->limit);
     }
-    if (flood->items > 0) {
+    if (!flood->has_tenants) {
         test.unasked = flood->count; /* All have begun. */
     } else if (flood->limit < UINT32_MAX) {
         victim_ask(); /* Behind all of them. */
@@ -338,12 +433,75 @@ static void test_dumps(void **state)
     assert_in_range(test.waited_most, 1, 2);
 }
 
+/* The same beside many who have sent far more commands than a turn has. */
+static void test_pipelines(void **state)
+{
+    (void)state;
+    uint64_t cost = beside(&(struct flood){
+        .policy = FW_SCHED_FIFO, .count = FLOODERS, .words = "get k\r\n", .limit = UINT32_MAX});
+    assert_true(cost <= bound());
+}
+
+/* And beside many whose large values come in: for one part of one of them. */
+static void test_values_that_come(void **state)
+{
+    (void)state;
+    static char words[LARGE_WORDS];
+    (void)large_words(words, "");
+    (void)beside(&(struct flood){
+        .policy = FW_SCHED_FIFO, .count = FLOODERS, .words = words, .limit = 1, .is_large = true});
+    assert_in_range(test.moved_most, 1, 2 * FW_CONNECTION_SLICE);
+}
+
+/* The same for those that go out, none of which is offered to its socket as a whole. */
+static void test_values_that_go(void **state)
+{
+    (void)state;
+    (void)beside(&(struct flood){.policy = FW_SCHED_FIFO,
+                                 .count = FLOODERS,
+                                 .words = "get k\r\n",
+                                 .limit = 1,
+                                 .is_large = true,
+                                 .has_value = true});
+    assert_in_range(test.moved_most, 1, 2 * FW_CONNECTION_SLICE);
+    assert_int_equal(test.offered_most, FW_CONNECTION_SLICE);
+}
+
+/* And all of it arrives. */
+static void test_a_large_value_whole(void **state)
+{
+    (void)state;
+    static char words[LARGE_WORDS];
+    char names[2][64];
+    const char *pointers[2] = {names[0], names[1]};
+    memset(&test, 0, sizeof test);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "unix:@fairway-whole-%d-%d", (int)getpid(), i);
+    }
+    server_begin(pointers, FW_SCHED_FIFO, false);
+    int fd = client_open(0);
+    large_store(fd);
+    assert_int_equal(send(fd, "get k\r\n", 7, 0), 7);
+    size_t head = strlen("VALUE k 0 1000000\r\n");
+    size_t expected = head + LARGE + 7;
+    assert_int_equal(recv(fd, words, expected, MSG_WAITALL), (ssize_t)expected);
+    assert_memory_equal(words, "VALUE k 0 1000000\r\n", head);
+    for (size_t i = 0; i < LARGE; i++) {
+        assert_int_equal(words[head + i], 'v');
+    }
+    assert_memory_equal(words + head + LARGE, "\r\nEND\r\n", 7);
+    (void)close(fd);
+    server_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gets), cmocka_unit_test(test_multigets),
-        cmocka_unit_test(test_sets), cmocka_unit_test(test_crowd),
-        cmocka_unit_test(test_fifo), cmocka_unit_test(test_dumps),
+        cmocka_unit_test(test_gets),           cmocka_unit_test(test_multigets),
+        cmocka_unit_test(test_sets),           cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_fifo),           cmocka_unit_test(test_dumps),
+        cmocka_unit_test(test_pipelines),      cmocka_unit_test(test_values_that_come),
+        cmocka_unit_test(test_values_that_go), cmocka_unit_test(test_a_large_value_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
         return NULL;
     }
     made->size = size;
+    made->rest = 0;
     made->first = 0;
     made->count = 0;
     char *next = made->bytes;
@@ -50,6 +51,7 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
         made->pieces[made->count] = (struct iovec){.iov_base = from, .iov_len = length};
         made->bodies[made->count] = body != NULL ? fw_body_ref(body) : NULL;
         made->count++;
+        made->rest += length;
     }
     FW_ASSERT(made->count > 0);
     return made;
@@ -73,6 +75,7 @@ void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_
 {
     uint32_t count = 0;
     FW_ASSERT(unsent->first == 0 && last_length > 0 && last_length <= sizeof unsent->last);
+    unsent->rest = keep + last_length;
     for (uint32_t i = 0; i < unsent->count; i++) {
         struct iovec *piece = &unsent->pieces[i];
         piece->iov_len = keep < piece->iov_len ? keep : piece->iov_len;
@@ -90,11 +93,20 @@ void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_
     unsent->count = count + 1;
 }
 
-uint32_t fw_unsent_count(const struct fw_unsent *unsent)
+uint32_t fw_unsent_next(struct fw_unsent *unsent, size_t most, const struct iovec **pieces)
 {
+    const struct iovec *first = &unsent->pieces[unsent->first];
+    FW_ASSERT(unsent->first < unsent->count && most > 0);
+    *pieces = first;
+    if (first->iov_base != NULL && first->iov_len > most) {
+        unsent->slice = (struct iovec){.iov_base = first->iov_base, .iov_len = most};
+        *pieces = &unsent->slice;
+        return 1;
+    }
     uint32_t count = 0;
-    while (unsent->first + count < unsent->count &&
-           unsent->pieces[unsent->first + count].iov_base != NULL) {
+    while (unsent->first + count < unsent->count && first[count].iov_base != NULL &&
+           first[count].iov_len <= most) {
+        most -= first[count].iov_len;
         count++;
     }
     return count;
@@ -102,6 +114,8 @@ uint32_t fw_unsent_count(const struct fw_unsent *unsent)
 
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent)
 {
+    FW_ASSERT(sent <= unsent->rest);
+    unsent->rest -= sent;
     while (sent > 0) {
         FW_ASSERT(unsent->first < unsent->count);
         struct iovec *piece = &unsent->pieces[unsent->first];

@@ -24,9 +24,11 @@
 enum { FW_UNSENT_LAST_MAX = 96 };
 
 struct fw_unsent {
-    uint32_t first; /* The piece that is sent next. */
-    uint32_t count; /* Of all pieces. */
-    size_t size;    /* Of the bytes at the end. */
+    uint32_t first;     /* The piece that is sent next. */
+    uint32_t count;     /* Of all pieces. */
+    size_t size;        /* Of the bytes at the end. */
+    size_t rest;        /* To be sent, of all pieces. */
+    struct iovec slice; /* Of a piece that is longer than what is sent at a time. */
     struct iovec pieces[FW_REPLY_PIECES_MAX + 1];
     struct fw_body *bodies[FW_REPLY_PIECES_MAX + 1]; /* NULL for bytes. */
     char last[FW_UNSENT_LAST_MAX];                   /* What cut() has put behind the rest. */
@@ -45,8 +47,11 @@ void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table);
 void fw_unsent_cut(struct fw_unsent *unsent, struct fw_table_local *table, size_t keep,
                    const char *last, size_t last_length);
 
-/* How many pieces in a row can be sent from where they are; 0: the next one is in a file. */
-uint32_t fw_unsent_count(const struct fw_unsent *unsent);
+/*
+ * What to send next, at most `most` bytes of it, which is not 0: so many pieces, which stay where
+ * they are until advance() is told of them. 0: the next one is in a file.
+ */
+uint32_t fw_unsent_next(struct fw_unsent *unsent, size_t most, const struct iovec **pieces);
 
 /* So many bytes have been sent. True: that was all. */
 bool fw_unsent_advance(struct fw_unsent *unsent, size_t sent);

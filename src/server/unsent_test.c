@@ -80,6 +80,12 @@ static int teardown(void **state)
     return 0;
 }
 
+static uint32_t next_count(struct fw_unsent *unsent)
+{
+    const struct iovec *pieces;
+    return fw_unsent_next(unsent, SIZE_MAX, &pieces);
+}
+
 /* Takes all of it in steps of at most `step`, and compares. */
 static void check_rest(struct fw_unsent *unsent, size_t at, size_t step)
 {
@@ -126,6 +132,41 @@ static void test_steps_across_pieces(void **state)
     }
 }
 
+/*
+ * What is to be sent next is what comes next, never more than was asked for and, unless a piece
+ * ends before it, no less; and the rest is counted.
+ */
+static void test_bounded_sends(void **state)
+{
+    (void)state;
+    for (size_t most = 1; most < 2 * whole_length; most = most * 2 + 1) {
+        struct fw_unsent *unsent = fw_unsent_create(reply, 7);
+        size_t at = 7;
+        bool is_over = false;
+        while (!is_over) {
+            const struct iovec *pieces;
+            assert_int_equal(unsent->rest, whole_length - at);
+            uint32_t count = fw_unsent_next(unsent, most, &pieces);
+            assert_true(count > 0);
+            size_t length = 0;
+            for (uint32_t i = 0; i < count; i++) {
+                assert_memory_equal(pieces[i].iov_base, whole + at + length, pieces[i].iov_len);
+                length += pieces[i].iov_len;
+            }
+            assert_in_range(length, 1, most);
+            bool is_whole = unsent->first + count == unsent->count;
+            assert_true(length == most || is_whole ||
+                        length + unsent->pieces[unsent->first + count].iov_len > most);
+            size_t taken = length > 3 ? length - 3 : length; /* The socket takes less. */
+            at += taken;
+            is_over = fw_unsent_advance(unsent, taken);
+        }
+        assert_int_equal(at, whole_length);
+        assert_int_equal(unsent->rest, 0);
+        fw_unsent_destroy(unsent, local);
+    }
+}
+
 /* The reply can be used for another connection at once, and the item can go. */
 static void test_keeps_what_it_needs(void **state)
 {
@@ -158,6 +199,7 @@ static void test_cut_short(void **state)
         struct fw_unsent *unsent = fw_unsent_create(reply, 0);
         assert_non_null(unsent);
         fw_unsent_cut(unsent, local, keep, last, sizeof last - 1);
+        assert_int_equal(unsent->rest, keep + sizeof last - 1);
         size_t at = 0;
         while (at < keep) {
             const struct iovec *piece = &unsent->pieces[unsent->first];
@@ -191,15 +233,15 @@ static void test_value_in_a_file(void **state)
     assert_non_null(unsent);
     fw_reply_clear(reply);
     assert_false(reply->has_stored);
-    assert_int_equal(fw_unsent_count(unsent), 1);
+    assert_int_equal(next_count(unsent), 1);
     assert_false(fw_unsent_advance(unsent, 4));
-    assert_int_equal(fw_unsent_count(unsent), 0);
+    assert_int_equal(next_count(unsent), 0);
     assert_false(fw_unsent_advance(unsent, BODY_LENGTH - 1));
-    assert_int_equal(fw_unsent_count(unsent), 0);
+    assert_int_equal(next_count(unsent), 0);
     assert_int_equal(unsent->pieces[unsent->first].iov_len, 1);
     assert_ptr_equal(unsent->bodies[unsent->first], body);
     assert_false(fw_unsent_advance(unsent, 2));
-    assert_int_equal(fw_unsent_count(unsent), 1);
+    assert_int_equal(next_count(unsent), 1);
     assert_memory_equal(unsent->pieces[unsent->first].iov_base, "ail", 3);
     assert_true(fw_unsent_advance(unsent, 3));
     fw_unsent_destroy(unsent, local);
@@ -222,7 +264,7 @@ int main(void)
         WITH_REPLY(test_every_cut),           WITH_REPLY(test_steps_across_pieces),
         WITH_REPLY(test_keeps_what_it_needs), WITH_REPLY(test_bodies_that_were_sent),
         WITH_REPLY(test_cut_short),           WITH_REPLY(test_value_in_a_file),
-        WITH_REPLY(test_no_memory),
+        WITH_REPLY(test_bounded_sends),       WITH_REPLY(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
