@@ -466,6 +466,7 @@ static enum outcome connection_turn(struct fw_connection *connection)
         }
     }
     enum fw_session_end end = connection_run(connection, (size_t)received);
+    connection->has_more = end == FW_SESSION_TURN;
     if (FW_UNLIKELY(connection->session.has_new_login)) {
         connection_classify(connection);
     }
@@ -569,10 +570,9 @@ static enum outcome connection_turns(struct fw_connection *connection)
         outcome = connection->is_broken ? OVER : connection_turn(connection);
         if (core->policy != FW_SCHED_FIFO || connection_is_bulky(connection)) {
             outcome = turn_end(connection, outcome, core->tick_cost - cost_before);
-        } else if (outcome == MORE) {
+        } else if (outcome == MORE && (connection->has_more || turns > 0)) {
             core_look(core, &connection->fom, core->tick_cost - cost_before);
         }
-        connection->has_more = outcome == MORE;
         if (outcome != MORE) {
             connection_pass_on(connection);
             break;

@@ -151,7 +151,7 @@ struct fw_connection {
     bool is_admitted;          /* By the scheduler, and not served since. */
     bool is_shed;              /* Only to be refused: it has waited for too long. */
     bool needs_input;          /* Else there is something left to do without. */
-    bool has_more;             /* Its last turn has left something to do. */
+    bool has_more;             /* Its last turn was over before its commands were. */
     bool has_input;            /* Of a large value: not all that had come was received. */
     bool is_sending;           /* A send is under way. */
     bool is_last;              /* When all is sent it closes. */
