@@ -13,7 +13,9 @@
  * that is complete and furthest on, chosen when the old master is silent, as a quorum would. Then
  * nothing may be lost that any master has ever acknowledged; and where all slaves have to confirm,
  * none that is complete may answer anything older. One server at a time loses what it has: the next
- * may only when all have caught up. Where nothing goes wrong no write may be refused.
+ * may only when all have caught up. Where nothing goes wrong no write may be refused. And a slave
+ * whose copy was not whole from when a write was sent until it was answered has not confirmed it:
+ * without it there must be enough others.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -41,11 +43,15 @@ enum {
     LINE_MAX = 512,
     VALUE_MAX = 12000,
     KEY_MAX = 200,
+    FILLERS = 100, /* Items that nobody asks for, so that a copy takes a while, */
+    FILLER_SIZE = 4000,
+    WINDOW = 4096, /* over a network that takes so many bytes at a time. */
 };
 
 #define PATIENCE_NS (5 * SIM_S)
 #define CALM_NS     (900 * SIM_MS) /* Before a heartbeat could hide that somebody was forgotten. */
 #define SETTLE_NS   (300 * SIM_S)
+#define CATCH_UP_NS (20 * SIM_S) /* In any weather: where all is reset at once, none ever does. */
 
 struct key {
     uint32_t sent;         /* The last version. */
@@ -69,14 +75,19 @@ static struct {
     struct writer writers[WRITERS];
     uint32_t master;
     uint32_t term; /* Raised when the master changes: what was acknowledged before may be lost. */
+    uint32_t writer_count; /* Who write; the others' keys stay as they are. */
     uint32_t writers_left;
-    uint32_t steps; /* Of each writer. */
+    uint32_t filler_count;
+    bool has_faults;      /* Something goes wrong, or may still. */
+    int64_t pause_ms_max; /* Before something goes wrong, or is well again. */
+    uint32_t steps;       /* Of each writer. */
     uint32_t key_length;
     size_t value_max;
     bool is_calm; /* No connection may break. */
     uint32_t ack; /* Slaves that have to confirm a change. */
     bool is_up[SERVERS];
-    int64_t patience_ns; /* Of clients. */
+    uint32_t starts[SERVERS]; /* How often each began. */
+    int64_t patience_ns;      /* Of clients. */
 } world;
 
 /* ---- servers ------------------------------------------------------------------------------- */
@@ -112,7 +123,7 @@ static void server_run(void *argument)
         .backlog = 100,
         .turn_commands = 5,
         .threads = 2,
-        .drain_ns = SIM_S,
+        .drain_ns = world.pause_ms_max * SIM_MS,
         .repl = {.is_enabled = true,
                  .listen = {.items = &lists[number][1], .count = 1},
                  .admit = {.items = machines, .count = FW_ARRAY_LENGTH(machines)},
@@ -141,6 +152,7 @@ static void server_run(void *argument)
 static void server_start(uint32_t number)
 {
     uint32_t node = sim_node();
+    world.starts[number]++;
     sim_node_set(number + 1);
     int rc =
         fw_thread_create(&world.threads[number], "server", server_run, (void *)(uintptr_t)number);
@@ -276,9 +288,45 @@ static void cas_note(struct writer *writer, uint32_t number, uint32_t version, u
     key->cas[version] = cas;
 }
 
+/* What was seen of the slaves when a write was sent. */
+struct seen {
+    uint32_t master;
+    bool is_torn[SERVERS];
+    uint64_t attempt[SERVERS]; /* At getting a copy. */
+};
+
+static void slaves_look(struct seen *seen)
+{
+    *seen = (struct seen){.master = world.master};
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        if (i != world.master && world.is_up[i]) {
+            const struct fw_repl *repl = repl_of(i);
+            seen->is_torn[i] = fw_repl_is_following(repl) && atomic_load(&repl->followed.is_torn);
+            seen->attempt[i] =
+                (uint64_t)world.starts[i] << 32 | atomic_load(&repl->metrics.connects.value);
+        }
+    }
+}
+
+/* The write was acknowledged. */
+static void slaves_judge(const struct seen *before)
+{
+    struct seen now;
+    slaves_look(&now);
+    uint32_t count = SERVERS - 1;
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        count -= before->is_torn[i] && now.is_torn[i] && before->attempt[i] == now.attempt[i];
+    }
+    if (now.master == before->master && count < world.ack) {
+        sim_fail("a write was acknowledged, and %u slaves at most can have confirmed it", count);
+    }
+}
+
 static bool do_set(struct writer *writer, uint32_t number)
 {
     struct key *key = &writer->keys[number];
+    struct seen seen;
+    slaves_look(&seen);
     char name[KEY_MAX];
     char line[LINE_MAX];
     size_t name_length = key_make(writer, number, name);
@@ -299,6 +347,7 @@ static bool do_set(struct writer *writer, uint32_t number)
         return false;
     }
     cas_note(writer, number, version, cas);
+    slaves_judge(&seen);
     if (term == world.term) {
         key->acknowledged = version;
     }
@@ -435,7 +484,7 @@ static void writer_step(struct writer *writer)
 static void writer_run(void *argument)
 {
     struct writer *writer = argument;
-    for (uint32_t i = 0; i < world.steps; i++) {
+    for (uint32_t i = 0; i < world.steps || (world.filler_count > 0 && world.has_faults); i++) {
         writer_step(writer);
         if (sim_chance(8)) {
             sim_sleep(sim_between(0, 50) * SIM_MS);
@@ -458,7 +507,7 @@ static void slave_dies_and_returns(uint32_t slave)
         sim_network_crash(slave + 1);
     }
     server_end(slave);
-    sim_sleep(sim_between(0, 2000) * SIM_MS);
+    sim_sleep(sim_between(0, world.pause_ms_max) * SIM_MS);
     server_start(slave);
 }
 
@@ -471,7 +520,7 @@ static bool catch_up(uint32_t slave)
     const struct fw_repl *ours = repl_of(world.master);
     const struct fw_repl_followed *theirs = &repl_of(slave)->followed;
     uint64_t head = fw_changes_head(ours->changes);
-    int64_t deadline = sim_now() + SETTLE_NS;
+    int64_t deadline = sim_now() + CATCH_UP_NS;
     while (atomic_load(&theirs->is_torn) || atomic_load(&theirs->position) < head ||
            atomic_load(&theirs->history) != ours->changes->history) {
         if (sim_now() > deadline) {
@@ -547,6 +596,11 @@ static void fail_over(void)
 static void fault_make(void)
 {
     uint32_t slave = some_slave();
+    if (world.filler_count > 0) {
+        slave_dies_and_returns(slave);
+        (void)catch_up(slave); /* Beside clients. */
+        return;
+    }
     if (world.ack > 0 && sim_chance(2)) {
         fail_over();
         return;
@@ -569,9 +623,10 @@ static void faults_run(void *argument)
 {
     (void)argument;
     for (int64_t i = sim_between(0, 4); i > 0 && world.writers_left > 0; i--) {
-        sim_sleep(sim_between(1, 1500) * SIM_MS);
+        sim_sleep(sim_between(1, world.pause_ms_max) * SIM_MS);
         fault_make();
     }
+    world.has_faults = false;
 }
 
 /* ---- calm again ---------------------------------------------------------------------------- */
@@ -606,14 +661,14 @@ struct listed {
 };
 
 struct listing {
-    struct listed items[WRITERS * KEYS];
+    struct listed items[WRITERS * KEYS + FILLERS];
     uint32_t count;
 };
 
 static void list_visit(struct fw_item *item, void *context)
 {
     struct listing *listing = context;
-    SIM_EXPECT(listing->count < WRITERS * KEYS);
+    SIM_EXPECT(listing->count < FW_ARRAY_LENGTH(listing->items));
     struct listed *listed = &listing->items[listing->count++];
     memcpy(listed->key, item->key, item->key_length);
     listed->key_length = item->key_length;
@@ -713,10 +768,11 @@ static void all_read(void)
 static void writers_start_and_join(bool has_faults)
 {
     struct fw_thread writing[WRITERS], failing;
-    world.writers_left = WRITERS;
+    world.writers_left = world.writer_count;
+    world.has_faults = has_faults;
     uint32_t node = sim_node();
     sim_node_set(NODE_CLIENTS);
-    for (uint32_t i = 0; i < WRITERS; i++) {
+    for (uint32_t i = 0; i < world.writer_count; i++) {
         int rc = fw_thread_create(&writing[i], "writer", writer_run, &world.writers[i]);
         FW_ASSERT(rc == 0);
     }
@@ -726,20 +782,44 @@ static void writers_start_and_join(bool has_faults)
         FW_ASSERT(rc == 0);
         fw_thread_join(&failing);
     }
-    for (uint32_t i = 0; i < WRITERS; i++) {
+    for (uint32_t i = 0; i < world.writer_count; i++) {
         fw_thread_join(&writing[i]);
     }
 }
 
-static void run(bool is_calm, uint32_t ack)
+/* What makes a copy longer than a request. All slaves are there. */
+static void fillers_write(void)
+{
+    static char bytes[FILLER_SIZE + LINE_MAX];
+    uint32_t node = sim_node();
+    sim_node_set(NODE_CLIENTS);
+    struct sim_socket *socket = wire_connect(world.master);
+    SIM_EXPECT(socket != NULL);
+    for (uint32_t i = 0; i < world.filler_count; i++) {
+        char line[LINE_MAX];
+        int length = snprintf(bytes, LINE_MAX, "ms filler-%u %d\r\n", i, FILLER_SIZE);
+        memset(bytes + length, 'f', FILLER_SIZE);
+        memcpy(bytes + length + FILLER_SIZE, "\r\n", 2);
+        bool is_right = wire_send(socket, bytes, (size_t)length + FILLER_SIZE + 2) &&
+                        wire_receive(socket, line, sizeof line, true) == 4;
+        SIM_EXPECT(is_right && memcmp(line, "HD\r\n", 4) == 0);
+    }
+    sim_socket_close(socket);
+    sim_node_set(node);
+}
+
+static void run(bool is_calm, uint32_t ack, uint32_t filler_count)
 {
     memset(&world, 0, sizeof world);
+    world.filler_count = filler_count;
+    world.pause_ms_max = filler_count > 0 ? 20 : 1500;
     world.is_calm = is_calm;
     world.patience_ns = is_calm ? CALM_NS : PATIENCE_NS;
     world.ack = ack;
     world.steps = (uint32_t)sim_between(10, ack > 0 ? 200 : 80);
     world.key_length = sim_chance(2) ? 0 : 150;
     world.value_max = sim_chance(3) ? 10000 : 100;
+    world.writer_count = ack > 0 ? (uint32_t)sim_between(1, WRITERS) : WRITERS;
     for (uint32_t i = 0; i < WRITERS; i++) {
         world.writers[i].number = i;
     }
@@ -750,6 +830,7 @@ static void run(bool is_calm, uint32_t ack)
         bool has_all = catch_up(i); /* Before, writes are refused. */
         SIM_EXPECT(has_all || !is_calm);
     }
+    fillers_write();
     writers_start_and_join(!is_calm);
     sim_weather_mild();
     all_compare();
@@ -774,7 +855,7 @@ static void run(bool is_calm, uint32_t ack)
 static void calm_run(void)
 {
     sim_weather_mild();
-    run(true, 0);
+    run(true, 0, 0);
 }
 
 const struct sim_scenario sim_scenario_repl = {
@@ -786,7 +867,7 @@ const struct sim_scenario sim_scenario_repl = {
 static void stormy_run(void)
 {
     sim_weather_draw();
-    run(false, 0);
+    run(false, 0, 0);
 }
 
 const struct sim_scenario sim_scenario_repl_faults = {
@@ -804,11 +885,25 @@ static void acknowledged_run(void)
     } else {
         sim_weather_draw();
     }
-    run(is_calm, ack);
+    run(is_calm, ack, 0);
 }
 
 const struct sim_scenario sim_scenario_repl_ack = {
     .name = "repl-ack",
     .purpose = "the same in acknowledged mode, with masters that die: nothing acknowledged is lost",
     .run = acknowledged_run,
+};
+
+static void copying_run(void)
+{
+    sim_weather_mild();
+    sim_weather.window_min = sim_weather.window_max = WINDOW;
+    sim_sleep(10 * SIM_S); /* The clock of a machine that has just begun would spare a mark. */
+    run(false, SERVERS - 1, FILLERS);
+}
+
+const struct sim_scenario sim_scenario_repl_copying = {
+    .name = "repl-copying",
+    .purpose = "long copies in acknowledged mode: no slave confirms anything before it has all",
+    .run = copying_run,
 };

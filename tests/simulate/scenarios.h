@@ -49,6 +49,7 @@ extern const struct sim_scenario sim_scenario_planted_wakeup;
 extern const struct sim_scenario sim_scenario_repl;
 extern const struct sim_scenario sim_scenario_repl_faults;
 extern const struct sim_scenario sim_scenario_repl_ack;
+extern const struct sim_scenario sim_scenario_repl_copying;
 extern const struct sim_scenario sim_scenario_sched_rate;
 extern const struct sim_scenario sim_scenario_sched_share;
 extern const struct sim_scenario sim_scenario_server;
@@ -89,6 +90,7 @@ extern const struct sim_scenario sim_scenario_thousand;
     &sim_scenario_repl, \
     &sim_scenario_repl_faults, \
     &sim_scenario_repl_ack, \
+    &sim_scenario_repl_copying, \
     &sim_scenario_lease, \
     &sim_scenario_sched_rate, \
     &sim_scenario_sched_share, \

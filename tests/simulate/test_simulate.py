@@ -52,6 +52,7 @@ HONEST = [
     "log",
     "repl",
     "repl-ack",
+    "repl-copying",
     "repl-faults",
     "ring",
     "ring-owner",

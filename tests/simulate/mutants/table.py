@@ -429,6 +429,16 @@ MUTANTS = [
     Mutant("cores-told-only-once", DOUBT, "repl-ack",
            "only the first who wait are told that they need not any longer",
            [("    atomic_store(&doubts->is_sent, false);\n", "")]),
+    Mutant("slave-vouched-for-while-it-copies", LINK, "repl-copying",
+           "a change is answered that only a slave has confirmed which cannot take over",
+           [("    if (mark->is_whole) {\n        link_vouch", "    if (true) {\n        link_vouch")]),
+    Mutant("cores-told-before-they-could-see", LINK, "repl-ack",
+           "a core looks who need not wait before it can see that somebody need not",
+           [("    FW_YIELD_POINT(\"link: a slave has confirmed\");\n",
+             "    link->repl->host.confirmed(link->repl->host.server);\n"
+             "    FW_YIELD_POINT(\"link: a slave has confirmed\");\n"),
+            ("memory_order_release);\n    link->repl->host.confirmed(link->repl->host.server);\n",
+             "memory_order_release);\n")]),
 
     # ---- volumes
     Mutant("volume-grant-not-durable", PEERS, "volume-fleet",
