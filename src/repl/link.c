@@ -16,11 +16,15 @@ FW_LOG_MODULE_USE(repl);
 
 /*
  * Keys are looked up in groups: the buckets and items of all are fetched into the cache before the
- * first is held. A tick tells of some groups at most, and of fewer where they are the copy's, since
- * clients wait meanwhile; but of as many changes as clients may have made since the last one, or it
- * would never catch up.
+ * first is held.
+ *
+ * A tick is short, since a core that has nothing else to do makes sixteen of them before it looks
+ * at its sockets: one group of the copy's keys, and so many bytes of the log. To those come as many
+ * as clients have made since the last tick, or it would never catch up; that was their time. But no
+ * more than a thousand changes, should it have waited for its slave.
  */
-enum { GROUP = 16, CHANGED_MAX = 1024, COPIED_MAX = 64, SEND_ENOUGH = FW_REPLY_SIZE / 2 };
+enum { GROUP = 16, COPIED_MAX = GROUP, CHANGED_BYTES = 512, MADE_BYTES_MAX = 32 * 1024 };
+enum { SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 
 /* A link that has read so much of the log since it last slept rests before it reads on. */
 enum { BUSY_BYTES = 256, REST_SHARE = 16 };
@@ -257,6 +261,7 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
     link->position = position;
     link->mark_position = position;
     link->rest_position = position;
+    link->seen_head = fw_changes_head(repl->changes);
     link->is_whole = can_go_on;
     fw_repl_count(can_go_on ? &repl->metrics.resumes : &repl->metrics.copies, 1);
     /* Relaxed: figures. */
@@ -545,15 +550,24 @@ static int link_read(struct fw_repl_link *link)
     return length < 0 ? length : 0;
 }
 
-/* What a tick has told of. */
+/* What a tick may tell of. */
 struct tick {
-    uint32_t changed;
-    uint32_t copied;
+    uint64_t until;  /* Of the log. */
+    uint32_t copied; /* Keys, so far. */
 };
 
-static bool is_within(const struct tick *tick)
+static struct tick tick_begin(struct fw_repl_link *link)
 {
-    return tick->changed < CHANGED_MAX && tick->copied < COPIED_MAX;
+    uint64_t head = fw_changes_head(link->repl->changes);
+    uint64_t made = head - link->seen_head;
+    link->seen_head = head;
+    return (struct tick){.until = link_told(link) + CHANGED_BYTES +
+                                  (made < MADE_BYTES_MAX ? made : MADE_BYTES_MAX)};
+}
+
+static bool is_within(const struct fw_repl_link *link, const struct tick *tick)
+{
+    return link_told(link) < tick->until && tick->copied < COPIED_MAX;
 }
 
 /*
@@ -562,7 +576,7 @@ static bool is_within(const struct tick *tick)
  */
 static int link_fill(struct fw_repl_link *link, struct tick *tick)
 {
-    while (link_has_room(link) && is_within(tick)) {
+    while (link_has_room(link) && is_within(link, tick)) {
         int changed = 0;
         if (link->batch_next == link->batch_end) {
             changed = link_read(link);
@@ -577,7 +591,6 @@ static int link_fill(struct fw_repl_link *link, struct tick *tick)
         if (changed == 0 && copied == 0) {
             return 0;
         }
-        tick->changed += (uint32_t)changed;
         tick->copied += copied;
     }
     return 1;
@@ -643,9 +656,9 @@ static enum fw_step link_pause(struct fw_repl_link *link)
 /* Fills and sends, as much as a tick may. As link_fill(); -EINPROGRESS: the socket is full. */
 static int link_talk(struct fw_repl_link *link)
 {
-    struct tick tick = {.changed = 0};
+    struct tick tick = tick_begin(link);
     int more = 1;
-    while (more > 0 && is_within(&tick) && link->error == 0) {
+    while (more > 0 && is_within(link, &tick) && link->error == 0) {
         if (link->piece_count == 0) {
             more = link_fill(link, &tick);
             if (more < 0) {

@@ -12,12 +12,13 @@
  *   CLOSE    leaves the log, ends the copy's job, closes the socket
  *
  * In STREAM a tick encodes some messages and yields; it sends when there is enough, or nothing more
- * to say. Each send ends with a mark, which the slave answers when it has applied what stands
- * before: one per batch, however many changes that has. Several may be under way, so that a change
- * is confirmed one round trip after it was sent, not after the round trip of the batch before; when
- * FW_REPL_LINK_MARKS are, the next batches have none until an answer comes. An idle link has a mark
- * every HEARTBEAT_NS, which says that the master is alive. When the log has been read to its head
- * it waits for news (fw_repl_nudge()).
+ * to say. Some are few, so that clients do not wait long; but never fewer than the changes that
+ * clients have made meanwhile. Each send ends with a mark, which the slave answers when it has
+ * applied what stands before: one per batch, however many changes that has. Several may be under
+ * way, so that a change is confirmed one round trip after it was sent, not after the round trip of
+ * the batch before; when FW_REPL_LINK_MARKS are, the next batches have none until an answer comes.
+ * An idle link has a mark every HEARTBEAT_NS, which says that the master is alive. When the log has
+ * been read to its head it waits for news (fw_repl_nudge()).
  *
  * While much changes it rests in between: what comes in a millisecond or two is then sent in one
  * call with one mark, where else each batch of each client would cost its own, and wake it up. It
@@ -87,6 +88,7 @@ struct fw_repl_link {
     uint64_t hello_position;
     uint64_t history;
     uint64_t position;      /* Where the log is read next. */
+    uint64_t seen_head;     /* Where it ended when this link last told of something. */
     uint64_t rest_position; /* When it last began to rest, or might have. */
     int64_t rest_ns;        /* It rests until then. */
     uint32_t item_count;    /* Told and not yet counted. */
