@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: the Debian packages install on a clean system, the service starts and works inside its sandbox, an upgrade keeps
+"""Goal: the Debian packages install on a clean system, the services start and work inside their sandboxes, an upgrade keeps
 what the administrator wrote and what the cache held, and a purge leaves nothing. lintian finds no error.
 Method: `tools/deb`, then a Debian made by debootstrap whose own systemd runs in namespaces (machine.py)."""
 
@@ -104,6 +104,9 @@ def test_install_upgrade_purge(machine, packages, source, tmp_path):
     machine.run("fairway", "admin", "status")
     assert "fairway" in machine.run("nbdkit", "--dump-plugin", "fairway")
     machine.run("systemctl", "reload", "fairway")
+    # The agent of a cluster waits to be asked for.
+    assert machine.ask("systemctl", "is-enabled", "fairway-ha-agent").stdout.strip() == "disabled"
+    assert machine.ask("systemctl", "is-active", "fairway-ha-agent").stdout.strip() == "inactive"
 
     # Changed by the administrator, by the manual, and upgraded to a version whose own configuration has changed.
     drop_in = machine.root / "etc/systemd/system/fairway.service.d"
@@ -131,3 +134,46 @@ def test_install_upgrade_purge(machine, packages, source, tmp_path):
     assert machine.files() - before == set()
     backups = ("--exclude=*-", "--exclude=*-old")  # Of passwd, group and dpkg's own status.
     assert machine.ask("grep", "-rl", *backups, "fairway", "/etc", "/var/lib").stdout == ""
+
+
+def one_host(machine, name):
+    """A sample of a cluster, as it was installed, for a cluster of this machine alone."""
+    text = (machine.root / "usr/share/fairway/ha" / name).read_text()
+    text = re.sub(r"    node \{\s+nodeid: [23].*?\}\n", "", text, flags=re.DOTALL)
+    return text.replace("10.0.0.100", "127.0.0.1").replace("10.0.0.1", "127.0.0.1").replace("= 1g", "= 64m")
+
+
+def test_the_agent_of_a_cluster(machine, packages):
+    """By its unit and the samples: it speaks with Corosync and with the server, opens the gate, and is ended by systemd when
+    it hangs. keepalived, which needs a network, is tested elsewhere."""
+    ours = machine.put(packages["fairway"])
+    wanted = [*ours, "corosync", "libcpg4", "libcmap4"]
+    machine.fetch(*wanted)
+    machine.boot()
+    machine.run(*APT, "install", *wanted)
+    etc = machine.root / "etc"
+    for name, path in (("corosync.conf", "corosync/corosync.conf"), ("uidgid", "corosync/uidgid.d/fairway"),
+                       ("fairway.conf", "fairway/fairway.conf")):
+        (etc / path).write_text(one_host(machine, name))
+    (etc / "default/fairway-ha-agent").write_text("OPTIONS=--lease 2s\n")  # For machines that are busy.
+    machine.run("systemctl", "restart", "corosync", "fairway")
+    machine.run("systemctl", "start", "fairway-ha-agent")
+
+    def gate_is(state):
+        return machine.ask("cat", "/run/fairway-ha/gate").stdout.strip() == state
+
+    def process():
+        return machine.run("systemctl", "show", "--value", "-p", "MainPID", "fairway-ha-agent").strip()
+
+    machine.wait(lambda: gate_is("0"))
+    machine.wait(lambda: "lease_left_ms 0\n" not in machine.run("fairway", "admin", "stats", "replication"))
+    first = process()
+    assert machine.run("ps", "-o", "user=,rtprio=", "-p", first).split() == ["fairway", "1"]
+    assert "--lease\0002s" in machine.run("cat", f"/proc/{first}/cmdline")
+    machine.run("kill", "-STOP", first)
+    machine.wait(lambda: process() not in ("0", first))  # The watchdog has ended it, and another one runs.
+    machine.wait(lambda: gate_is("0"))
+    machine.run("systemctl", "stop", "fairway-ha-agent")
+    assert gate_is("1")
+    machine.run(*APT, "purge", "fairway")
+    assert machine.ask("ls", "/run/fairway-ha").returncode != 0
