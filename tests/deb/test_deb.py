@@ -173,7 +173,13 @@ def test_the_agent_of_a_cluster(machine, packages):
     machine.run("kill", "-STOP", first)
     machine.wait(lambda: process() not in ("0", first))  # The watchdog has ended it, and another one runs.
     machine.wait(lambda: gate_is("0"))
-    machine.run("systemctl", "stop", "fairway-ha-agent")
+    # A package that is installed again starts it again, since it runs; one that is removed ends it, and closes the gate.
+    second = process()
+    machine.run(*APT, "install", "--reinstall", *ours)
+    machine.wait(lambda: gate_is("0"))
+    assert process() not in ("0", second)
+    machine.run(*APT, "remove", "fairway")
+    assert machine.ask("systemctl", "is-active", "fairway-ha-agent").returncode != 0
     assert gate_is("1")
     machine.run(*APT, "purge", "fairway")
     assert machine.ask("ls", "/run/fairway-ha").returncode != 0
