@@ -804,6 +804,83 @@ static void test_drain(void **state)
     fw_jobs_destroy(jobs);
 }
 
+/* A slot that its waiter cannot use after all goes to the next, and not at the next occasion. */
+static void test_slot_not_used_after_all(void **state)
+{
+    (void)state;
+    policy.workers = 1;
+    policy.slots = 1;
+    policy.owners = 1;
+    policy.mode = FW_JOBS_UNCHECKED;
+    struct fw_jobs *jobs = jobs_start(&policy);
+    struct gate first = {.is_open = false}, second = {.is_open = false};
+    struct poster posters[2] = {{.jobs = jobs, .request = {.gate = &second}},
+                                {.jobs = jobs, .request = {.gate = &second}}};
+    struct gated held = {.gate = &first}, full = {.gate = &second};
+    const void *owner = &posters[1]; /* The only one that there may be. */
+    assert_int_equal(fw_jobs_post(jobs, &held.job, &gated_runnable, owner, 0, 0), 0);
+    gate_await(&first, 1);
+    assert_int_equal(fw_jobs_post(jobs, &full.job, &gated_runnable, owner, 0, 0), 0);
+    struct fw_thread threads[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(fw_thread_create(&threads[i], "poster", poster_run, &posters[i]), 0);
+        await_waited(jobs, i + 1);
+    }
+    atomic_store(&first.is_open, true); /* Which frees the slot; nothing else ends. */
+    fw_thread_join(&threads[0]);
+    fw_thread_join(&threads[1]);
+    assert_int_equal(posters[0].result, -ENOMEM);
+    assert_int_equal(posters[1].result, 0);
+    atomic_store(&second.is_open, true);
+    assert_int_equal(rejoin_all(jobs, owner), 1);
+    jobs_end(jobs);
+}
+
+/* J30: who waits for a slot inside a request when draining begins gets it. */
+struct family {
+    struct fw_job job;
+    struct fw_jobs *jobs;
+    struct gated children[2];
+    int results[2];
+};
+
+static void family_run(struct fw_job_runnable *runnable, struct fw_job *job)
+{
+    (void)runnable;
+    struct family *family = FW_CONTAINER_OF(job, struct family, job);
+    for (int i = 0; i < 2; i++) {
+        family->results[i] = fw_jobs_post(family->jobs, &family->children[i].job, &gated_runnable,
+                                          family, 0, FW_JOB_WAIT_IF_BUSY);
+    }
+}
+static struct fw_job_runnable family_runnable = {.run = family_run};
+
+static void test_drain_while_a_worker_waits(void **state)
+{
+    (void)state;
+    policy.workers = 2;
+    policy.slots = 1;
+    policy.mode = FW_JOBS_UNCHECKED;
+    struct fw_jobs *jobs = jobs_start(&policy);
+    struct gate gate = {.is_open = false};
+    struct gated held = {.gate = &gate};
+    struct family family = {.jobs = jobs, .children = {{.gate = &gate}, {.gate = &gate}}};
+    assert_int_equal(fw_jobs_post(jobs, &held.job, &gated_runnable, NULL, 0, 0), 0);
+    gate_await(&gate, 1);
+    assert_int_equal(fw_jobs_post(jobs, &family.job, &family_runnable, NULL, 0, 0), 0);
+    await_waited(jobs, 1); /* The second child, while the first one has the slot. */
+    struct poster opener = {.jobs = jobs, .request = {.gate = &gate}};
+    struct fw_thread thread;
+    assert_int_equal(fw_thread_create(&thread, "opener", opener_run, &opener), 0);
+    struct fw_jobs_account account;
+    assert_int_equal(fw_jobs_stop(jobs, FW_JOBS_DRAIN, &account), 0);
+    fw_thread_join(&thread);
+    assert_int_equal(family.results[0], 0);
+    assert_int_equal(family.results[1], 0);
+    assert_int_equal(account.run, 4);
+    fw_jobs_destroy(jobs);
+}
+
 /* What a trace has seen of each lane. */
 struct traced {
     uint32_t began[FW_JOBS_LANES];
@@ -883,6 +960,8 @@ int main(void)
         cmocka_unit_test_setup(test_cancel, setup),
         cmocka_unit_test_setup(test_abandon, setup),
         cmocka_unit_test_setup(test_drain, setup),
+        cmocka_unit_test_setup(test_drain_while_a_worker_waits, setup),
+        cmocka_unit_test_setup(test_slot_not_used_after_all, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

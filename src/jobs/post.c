@@ -259,5 +259,9 @@ int fw_jobs_post(struct fw_jobs *jobs, struct fw_job *job, struct fw_job_runnabl
     if (rc == 0 && fw_doorbell_ring(&jobs->bell)) {
         fw_jobs_dispatch(jobs, NULL);
     }
+    /* It may have given a slot back that it was granted, and others wait. Relaxed: its own lock. */
+    if (FW_UNLIKELY(rc != 0) && atomic_load_explicit(&jobs->slots_wanted, memory_order_relaxed)) {
+        fw_jobs_slots_grant(jobs);
+    }
     return rc;
 }
