@@ -102,7 +102,8 @@ static void test_system_commands(void **state)
     (void)state;
     jobs = jobs_start(&policy);
     assert_int_equal(ask("status"), 0);
-    SHOWS("workers           4\nworkers_active    4\n");
+    SHOWS("unclaimed         0\nrefused_pool      0\nrefused_lane      0\n"
+          "waited_for_slot   0\nhelped            0\nworkers           4\nworkers_active    4\n");
     await_idle();
     assert_int_equal(ask("  pools  "), 0);
     SHOWS("pool     used  size\n"

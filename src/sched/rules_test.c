@@ -184,6 +184,8 @@ static void test_what_is_refused(void **state)
         {"", "is missing"},
         {"listener", "has no value"},
         {"lisener 127.0.0.1", "did you mean 'listener'"},
+        {"logn anna", "did you mean 'login'"},
+        {"nothing like it", "did you mean 'listener'"}, /* The first. */
         {"listener 127.0.0.1:99999", ""},
         {"listener somewhere", ""},
         {"address 10.0.0", "no address"},

@@ -156,6 +156,13 @@ def test_a_page_of_another_site_cannot_read_it(fairway):
             assert server.ask("/status.json", headers={"Host": host}).status == 200, host
 
 
+@pytest.mark.needs("ipv6")
+def test_any_port_of_ipv6_too(fairway):
+    with Watched(fairway, http="[::1]:0") as server:
+        assert server.http[0] == "::1" and server.http[1] != 0
+        assert server.ask("/healthz").status == 200
+
+
 def test_off_unless_asked_for(fairway):
     with Served(fairway) as server:
         listening = pathlib.Path(f"/proc/{server.process.pid}/net/tcp").read_text().splitlines()[1:]
