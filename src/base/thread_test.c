@@ -217,8 +217,12 @@ static void end_run(void *argument)
     fw_thread_self()->at_end = note_end;
 }
 
+static bool foreign_has_name;
+
 static void *foreign_run(void *argument)
 {
+    (void)pthread_setname_np(pthread_self(), "foreign");
+    foreign_has_name = strcmp(fw_thread_self()->name, "foreign") == 0;
     end_run(argument);
     return NULL;
 }
@@ -291,6 +295,7 @@ static void test_end(void **state)
     assert_int_equal(pthread_create(&foreign, NULL, foreign_run, NULL), 0); /* Not ours. */
     assert_int_equal(pthread_join(foreign, NULL), 0);
     assert_non_null(ended);
+    assert_true(foreign_has_name);
 }
 
 static void test_create_fails(void **state)

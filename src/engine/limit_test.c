@@ -514,6 +514,22 @@ static void test_forgets(void **state)
     load_end();
 }
 
+/* So are failures that have raised the limit, once waits end in time again. */
+static void test_forgets_failures(void **state)
+{
+    (void)state;
+    by_hand_begin(&hand, &config, &type);
+    struct fw_core *core = &hand.domain->cores[0];
+    const struct fw_fom any = {.type_number = 0};
+    fw_limit_missed(core, &any, config.wait_max_ns / 2);
+    assert_true(fw_limit_ns(core, &any) > config.wait_min_ns);
+    for (int i = 0; i < 100 * 1000; i++) {
+        fw_limit_observe(core, &any, 1);
+    }
+    assert_int_equal(fw_limit_ns(core, &any), config.wait_min_ns);
+    by_hand_end(&hand);
+}
+
 /* Foms that are ready wait long for their ticks: those that wait for others are given longer. */
 static void test_load_counts(void **state)
 {
@@ -580,6 +596,7 @@ int main(void)
         cmocka_unit_test(test_tenfold_step),
         cmocka_unit_test(test_bimodal_latency),
         cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_forgets_failures),
         cmocka_unit_test(test_load_counts),
         cmocka_unit_test(test_limits_of_the_limit),
     };
