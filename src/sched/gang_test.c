@@ -255,6 +255,35 @@ static void test_all_serve_the_same(void **state)
     }
 }
 
+static uint32_t age_greatest(const struct fw_gang *gang)
+{
+    uint32_t greatest = 0;
+    for (uint32_t i = 0; i < gang->id_count; i++) {
+        greatest = gang->ages[i] > greatest ? gang->ages[i] : greatest;
+    }
+    return greatest;
+}
+
+/* Who waited for some epochs, and then no more, is no older than others when it comes again. */
+static void test_age_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        want(0, i, REQUESTS);
+    }
+    for (uint32_t i = 0; i < 50; i++) {
+        pass();
+    }
+    assert_true(age_greatest(&nodes[0].gang) > 0);
+    for (uint32_t i = 0; i < TENANTS; i++) {
+        want(0, i, 0);
+    }
+    for (uint32_t i = 0; i < 50; i++) {
+        pass();
+    }
+    assert_int_equal(age_greatest(&nodes[0].gang), 0);
+}
+
 /* One that has nothing waiting here is not waited for: the others go, by weight. */
 static void test_nobody_idles(void **state)
 {
@@ -349,8 +378,12 @@ int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_all_serve_the_same),       TEST(test_nobody_idles), TEST(test_short_epochs),
-        TEST(test_choice_ends_by_the_clock), TEST(test_cut_off),
+        TEST(test_all_serve_the_same),
+        TEST(test_age_is_lost),
+        TEST(test_nobody_idles),
+        TEST(test_short_epochs),
+        TEST(test_choice_ends_by_the_clock),
+        TEST(test_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
