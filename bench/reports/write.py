@@ -11,6 +11,8 @@ from .rows import MET, MISSED, NOT_MEASURED, TOLERANCE, TOLD, rows
 HOW = (f"A ratio is ours divided by the peer's, of the same run: below 1 is better for us. The bar is what was asked of it "
        f"before. Spread is (p75 - p25) / median of the rounds. Two reports agree where their ratios differ by no more than the "
        f"larger spread, or {TOLERANCE:.0%}: `bench/report --compare A B`.")
+NOTICED = ("How many small mistakes in each module its tests notice, of a sample drawn by chance: `docs/mutation.md` says how, and "
+           "how it was drawn. Not measured by this run.")
 COLUMNS = ("comparison", "peer", "ratio", "bar", "spread", "rounds", "ours", "peer's", "unit", "")
 
 
@@ -73,6 +75,10 @@ def markdown(report):
         if (svg_name := plot_name(name, some)) is not None:
             lines += ["", f"![{name}]({svg_name})"]
         lines.append("")
+    if tests := report.get("tests"):
+        lines += ["## What the tests notice", "", NOTICED, "", "| " + " | ".join(tests["columns"]) + " |",
+                  "| --- " + "| ---: " * (len(tests["columns"]) - 1) + "|"]
+        lines += ["| " + " | ".join(row) + " |" for row in tests["rows"]] + [""]
     return "\n".join(lines)
 
 
@@ -101,6 +107,11 @@ def page(report):
             lines.append(f'<tr class="{row.verdict.split()[0]}">'
                          + "".join(f"<td>{escape(cell)}</td>" for cell in cells(row)) + "</tr>")
         lines.append("</table>")
+    if tests := report.get("tests"):
+        lines += ["<h2>What the tests notice</h2>", f"<p>{escape(NOTICED)}</p>", "<table>",
+                  "<tr>" + "".join(f"<th>{escape(column)}</th>" for column in tests["columns"]) + "</tr>"]
+        lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in tests["rows"]]
+        lines.append("</table>")
     return "\n".join([*lines, "</html>", ""])
 
 
@@ -119,7 +130,7 @@ def publish(folder, report, name="README.md"):
 
 
 def write(folder, report):
-    """Writes all files of a report; `report` has `machine`, `notes` and `results`."""
+    """Writes all files of a report; `report` has `machine`, `notes` and `results`, and `tests` where they were measured."""
     publish(folder, report, "report.md")
     (folder / "results.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (folder / "index.html").write_text(page(report), encoding="utf-8")

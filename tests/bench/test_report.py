@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree
 
 import pytest
-from reports import collect, svg, write
+from reports import collect, noticed, svg, write
 from reports.rows import MET, MISSED, NOT_MEASURED, TOLD, pairs, rows
 
 
@@ -28,7 +28,9 @@ RESULTS = [
     result("ring-told", 5.0, 1.0, informational=True),
     collect.nothing("ring-gone", "fio <b> is not installed"),
 ]
-REPORT = {"machine": {"processor": "a & b", "commit": "abc"}, "notes": ["other work | is running"], "results": RESULTS}
+NOTICED = {"columns": ["module", "kill ratio"], "rows": [["base <", "95.5 %"]]}
+REPORT = {"machine": {"processor": "a & b", "commit": "abc"}, "notes": ["other work | is running"], "results": RESULTS,
+          "tests": NOTICED}
 
 
 def test_verdicts():
@@ -50,6 +52,23 @@ def test_losses_are_told_first_and_worst_first(tmp_path):
     assert "7 comparisons: 2 within their bar, 2 missed, 2 for information, 1 not measured." in text
     assert "- ring-gone: fio <b> is not installed" in text
     assert "| processor | a & b |" in text and "other work | is running" in text
+
+
+def test_what_the_tests_notice_is_told(tmp_path):
+    write.write(tmp_path, REPORT)
+    assert "| module | kill ratio |\n| --- | ---: |\n| base < | 95.5 % |" in (tmp_path / "report.md").read_text()
+    assert "<tr><td>base &lt;</td><td>95.5 %</td></tr>" in (tmp_path / "index.html").read_text()
+    write.write(tmp_path, {**REPORT, "tests": None})
+    assert "notice" not in (tmp_path / "report.md").read_text() + (tmp_path / "index.html").read_text()
+
+
+def test_the_tests_are_told_as_recorded(tmp_path):
+    assert noticed.table(tmp_path) is None
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "mutation.json").write_text(
+        '{"base": [{"seed": "1", "commit": "", "mutants": 9, "killed": 3, "survived": 1}]}')
+    [row] = noticed.table(tmp_path)["rows"]
+    assert row[0] == "base" and "75.0 %" in row
 
 
 def test_nothing_lost_is_said(tmp_path):

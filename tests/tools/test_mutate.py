@@ -9,6 +9,7 @@ good test, one that checks nothing, and a mutant that only TSan can kill or that
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -20,7 +21,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from mutate_lib import allowed, build, process, schedule  # noqa: E402
+from mutate_lib import allowed, build, process, record, schedule  # noqa: E402
 from mutate_lib.operators import OPERATORS, mutants_of  # noqa: E402
 from mutate_lib.report import Report, ratio  # noqa: E402
 from mutate_lib.statements import Source  # noqa: E402
@@ -602,6 +603,42 @@ def test_time_is_bounded_and_what_was_not_reached_is_told(tiny):
     assert len(json.loads(done.stdout)["mutants"]) == 3
     done = mutate(tiny, "--minutes", "1", "good")
     assert done.returncode == 2 and "--minutes needs --sample" in done.stderr
+
+
+def test_draws_are_recorded(tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "mutation.md"
+    page.write_text(f"before\n{record.BEGIN}old\n{record.END}after\n")
+    for seed in ("one", "two", "two"):
+        done = mutate(tmp_path, "--sample", "2", "--seed", seed, "--record", "useless")
+        assert done.returncode == 0, done.stderr
+    draws = record.read(tmp_path)["useless"]
+    assert [draw["seed"] for draw in draws] == ["one", "two"]
+    assert page.read_text() == (f"before\n{record.BEGIN}{record.table({'useless': draws})}"
+                                f"{record.END}after\n")
+    for wrong in (["useless"], ["--sample", "2", "src/good/sum.c"],
+                  ["--sample", "2", "--each", "useless"]):
+        assert mutate(tmp_path, "--record", *wrong).returncode == 2
+
+
+def test_the_table_adds_draws_up():
+    modules = {"io": [{"seed": "a", "mutants": 1900, "killed": 8, "survived": 1, "equivalent": 1},
+                      {"seed": "b", "mutants": 2000, "killed": 8, "explained": 3}],
+               "base": [{"seed": "a", "mutants": 10, "duplicate": 1}]}
+    assert record.rows(modules) == [
+        ["base", "10", "1", "1", "1", "0", "0", "0", "", "0 to 100 %"],
+        ["io", "2,000", "2", "21", "1", "16", "3", "1", "80.0 %", "58 to 92 %"],
+        ["all", "2,010", "3", "22", "2", "16", "3", "1", "80.0 %", "58 to 92 %"]]
+    low, high = record.interval(10, 10)
+    assert 0.7 < low < 0.75 and high == 1
+
+
+def test_the_page_shows_what_is_recorded():
+    text = (ROOT / record.PAGE).read_text(encoding="utf-8")
+    assert record.page_with(text, record.read(ROOT)) == text
+    with pytest.raises(ValueError, match="no place"):
+        record.page_with("a page without it", {})
 
 
 def test_minimum_fails_a_useless_test(tiny):

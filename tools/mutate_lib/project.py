@@ -12,6 +12,10 @@ from mutate_lib.tokens import MutateError
 # A module's tests are the Meson tests named MODULE/*, and the corpora of its fuzz targets. Tests
 # elsewhere that are meant to catch what the module does wrong are added here, as patterns of names.
 EXTRA_TESTS = {
+    "ha": ["cmd/ha_agent"],
+    "http": ["server/http"],
+    "repl": ["server/repl", "server/ack"],
+    "sched": ["server/tenants"],
 }
 
 NOT_SHIPPED = ("_test.c", "_fuzz.c", "_bench.c")
