@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,9 +110,9 @@ void fw_thread_give_way(void)
         return;
     }
     self->gives_way = true;
-    /* To Linux 0 is the thread, not the process. That it is nice already may look like an error. */
-    int before = getpriority(PRIO_PROCESS, 0);
-    (void)setpriority(PRIO_PROCESS, 0, before + FW_THREAD_WAY);
+    /* On Linux it is the thread that becomes nice. That it is so may look like an error. */
+    int level = nice(FW_THREAD_WAY);
+    (void)level;
 }
 
 void fw_parker_init(struct fw_parker *parker)
