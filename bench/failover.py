@@ -78,6 +78,10 @@ class Watch:
             if f" {ADDRESS}/" in line and not line.startswith("Deleted"):
                 self.times.append(time.monotonic())
 
+    def first_after(self, when):
+        """Who serves there may be heard before `ip` has said that it moved."""
+        return clusters.wait_for(lambda: min((at for at in list(self.times) if at > when), default=None), "the address")
+
     def end(self):
         for process in self.processes:
             process.kill()
@@ -98,7 +102,7 @@ def ours(folder, program, runs):
             begin = time.monotonic()
             master.kill()
             found["served"].append(probe.first_after(begin + OLD_S) - begin)
-            found["moved"].append(min(at for at in watch.times if at > begin) - begin)
+            found["moved"].append(watch.first_after(begin) - begin)
             probe.end()
             watch.end()
             master.revive()
