@@ -61,7 +61,7 @@ INSIDE = set("""
 # Files that may include other headers too: the threads, and the adapters to outside libraries.
 ADAPTERS = {
     "src/base/thread.h": "pthread.h",
-    "src/base/thread.c": "linux/futex.h pthread.h sched.h signal.h sys/resource.h sys/syscall.h unistd.h",
+    "src/base/thread.c": "linux/futex.h pthread.h sched.h signal.h sys/syscall.h unistd.h",
     "src/base/fence.c": "linux/membarrier.h sys/syscall.h unistd.h",
     "src/base/mutex.h": "pthread.h",
     "src/base/mutex.c": "pthread.h",

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mutants of the engine, the job kernel, the table, the server, the epochs and replication: mistakes that are
-easily made and that no test with real threads would find for sure. Each is a few words of one file,
+"""The mutants of the engine, the job kernel, the table, the server, the epochs, the volumes and replication: mistakes
+that are easily made and that no test with real threads would find for sure. Each is a few words of one file,
 replaced, and names the scenario that must notice."""
-"""The mutants of the engine, the job kernel, the table, the server, the epochs and the volumes:
-mistakes that are easily made and that no test with real threads would find for sure. Each is a few
-words of one file, replaced, and names the scenario that must notice."""
 
 from collections import namedtuple
 
