@@ -9,10 +9,16 @@
  * is a client that came too late. Requests are gets of one key, which --prefill sets; a reply that
  * is anything else is counted as an error and not as a latency.
  *
+ * A hypervisor that gives the processors to other guests stops server and client alike, for up to
+ * tens of milliseconds. What was under way in a tenth of a second in which that happened (the
+ * kernel counts it, as "steal") is left out of the latencies, whoever is measured; how many were is
+ * told. If more than three quarters were, nothing is left out.
+ *
  * Prints one line, a JSON object. Run at real-time priority, or it measures who it shares a
  * processor with.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
@@ -21,6 +27,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/base.h"
@@ -38,12 +45,14 @@ enum {
     PATIENCE_S = 20, /* For the last replies. */
     REQUEST_MAX = 64,
     PREFIX_MAX = 32,
+    WINDOW_NS = NS / 10,
 };
 
 struct connection {
     int fd;
     uint64_t asked, answered; /* Requests. */
     uint64_t *due_ns;         /* Of each request. */
+    uint64_t *late_ns;        /* How long each took; 0: it was not answered, or wrongly. */
     char input[INPUT_SIZE];
     size_t length;
     char *output; /* What the socket has not taken. */
@@ -51,14 +60,25 @@ struct connection {
 };
 
 static struct {
-    const char *host, *port, *prefix;
+    const char *host, *port, *prefix, *stat;
     uint64_t connections, rate, seconds, cpu;
     bool prefill;
-} settings = {"127.0.0.1", "11211", "victim:", 4, 1000, 5, NO_CPU, false};
+} settings = {"127.0.0.1", "11211", "victim:", "/proc/stat", 4, 1000, 5, NO_CPU, false};
 
 static struct connection connections[CONNECTIONS_MAX];
 static struct fw_histogram latency_ns;
 static uint64_t error_count;
+
+/* The time from the first request on, in windows. */
+static struct {
+    uint64_t begin_ns;
+    size_t count, size; /* Those that are over; the room for them. */
+    bool *is_stolen;
+    size_t stolen_count;
+    int stat_fd; /* -1: this system does not tell. */
+    uint64_t steal;
+} windows;
+
 static char value_text[VALUE + 1];
 static char expected[512]; /* All of a reply but its key. */
 
@@ -128,6 +148,7 @@ static void connection_open(struct connection *connection, uint64_t requests)
 {
     connection->fd = fw_client_connect(settings.host, settings.port);
     connection->due_ns = allocate(requests + 1, sizeof(uint64_t));
+    connection->late_ns = allocate(requests + 1, sizeof(uint64_t));
     connection->output = allocate(requests + 1, REQUEST_MAX);
 }
 
@@ -177,7 +198,8 @@ static void connection_receive(struct connection *connection)
         bool is_right =
             is_value && memcmp(begin + size - strlen(expected), expected, strlen(expected)) == 0;
         if (is_right) {
-            fw_histogram_record(&latency_ns, at_ns - connection->due_ns[connection->answered]);
+            connection->late_ns[connection->answered] =
+                at_ns - connection->due_ns[connection->answered];
         } else {
             error_count++;
         }
@@ -186,6 +208,72 @@ static void connection_receive(struct connection *connection)
     }
     connection->length -= at;
     memmove(connection->input, connection->input + at, connection->length);
+}
+
+/* What others had of the processors since the start, in the kernel's ticks. */
+static uint64_t steal_read(void)
+{
+    enum { STEAL = 8 /* The place on the line, after "cpu". */ };
+    char text[512] = "";
+    ssize_t length = pread(windows.stat_fd, text, sizeof text - 1, 0);
+    char *rest = length > 0 ? text + strlen("cpu") : text;
+    uint64_t number = 0;
+    for (int i = 0; i < STEAL; i++) {
+        number = strtoull(rest, &rest, 10);
+    }
+    return number;
+}
+
+static void windows_begin(uint64_t begin_ns)
+{
+    windows.begin_ns = begin_ns;
+    windows.size = (settings.seconds + PATIENCE_S + 1) * (NS / WINDOW_NS);
+    windows.is_stolen = allocate(windows.size, sizeof(bool));
+    windows.stat_fd = open(settings.stat, O_RDONLY | O_CLOEXEC);
+    windows.steal = steal_read();
+}
+
+/* Closes the windows that are over. It takes microseconds, every tenth of a second. */
+static void windows_look(uint64_t at_ns)
+{
+    size_t over = at_ns > windows.begin_ns ? (at_ns - windows.begin_ns) / WINDOW_NS : 0;
+    if (over <= windows.count || over > windows.size) {
+        return;
+    }
+    uint64_t steal = steal_read();
+    bool is_stolen = steal != windows.steal;
+    windows.steal = steal;
+    while (windows.count < over) {
+        windows.is_stolen[windows.count++] = is_stolen;
+        windows.stolen_count += is_stolen;
+    }
+}
+
+/* Was the processor taken away between the two times? */
+static bool is_stolen(uint64_t from_ns, uint64_t to_ns)
+{
+    size_t last = (to_ns - windows.begin_ns) / WINDOW_NS;
+    for (size_t i = (from_ns - windows.begin_ns) / WINDOW_NS; i <= last; i++) {
+        if (i < windows.count && windows.is_stolen[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void latencies_collect(void)
+{
+    bool is_hopeless = windows.stolen_count * 4 > windows.count * 3;
+    for (uint64_t i = 0; i < settings.connections; i++) {
+        const struct connection *connection = &connections[i];
+        for (uint64_t n = 0; n < connection->answered; n++) {
+            uint64_t due_ns = connection->due_ns[n];
+            uint64_t late_ns = connection->late_ns[n];
+            if (late_ns > 0 && (is_hopeless || !is_stolen(due_ns, due_ns + late_ns))) {
+                fw_histogram_record(&latency_ns, late_ns);
+            }
+        }
+    }
 }
 
 /* Waits for replies until `until_ns`, and not at all if that is past. */
@@ -227,9 +315,10 @@ static void report(uint64_t requests)
     uint64_t answered = answered_count();
     double ns_per_us = 1e3;
     (void)printf("{\"requests\": %" PRIu64 ", \"answered\": %" PRIu64 ", \"errors\": %" PRIu64
-                 ", \"latency_us\": {\"p50\": %.2f, \"p90\": %.2f, \"p99\": %.2f, "
+                 ", \"windows\": %zu, \"stolen\": %zu, \"latency_us\": {\"p50\": %.2f, \"p90\": "
+                 "%.2f, \"p99\": %.2f, "
                  "\"p99.9\": %.2f, \"max\": %.2f}}\n",
-                 requests, answered, error_count,
+                 requests, answered, error_count, windows.count, windows.stolen_count,
                  (double)fw_histogram_percentile(&latency_ns, 50) / ns_per_us,
                  (double)fw_histogram_percentile(&latency_ns, 90) / ns_per_us,
                  (double)fw_histogram_percentile(&latency_ns, 99) / ns_per_us,
@@ -253,6 +342,7 @@ int main(int argc, char **argv)
         {.name = "host", .help = "name or address", .text = &settings.host},
         {.name = "port", .help = "TCP port", .text = &settings.port},
         {.name = "prefix", .help = "of its keys", .text = &settings.prefix},
+        {.name = "stat", .help = "where the system tells of steal", .text = &settings.stat},
         {"connections", "that it asks by turns", &settings.connections, 1, CONNECTIONS_MAX, NULL,
          NULL},
         {"rate", "requests per second", &settings.rate, 1, 1000000, NULL, NULL},
@@ -279,17 +369,21 @@ int main(int argc, char **argv)
     }
     expect();
     uint64_t begin_ns = now_ns() + NS / 100;
+    windows_begin(begin_ns);
     for (uint64_t i = 0; i < requests; i++) {
         uint64_t due_ns = begin_ns + i * NS / settings.rate;
         while (now_ns() < due_ns) {
             replies_take(due_ns);
         }
         connection_ask(&connections[i % count], i, due_ns);
+        windows_look(now_ns());
     }
     uint64_t end_ns = now_ns() + (uint64_t)PATIENCE_S * NS;
     while (answered_count() < requests && now_ns() < end_ns) {
         replies_take(end_ns);
     }
+    windows_look(now_ns() + WINDOW_NS); /* The last one, which is not over. */
+    latencies_collect();
     report(requests);
     return EXIT_SUCCESS;
 }

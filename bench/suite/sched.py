@@ -141,8 +141,12 @@ def checked(command):
 def suffer(context, port, *more):
     """The victim's report."""
     seconds = 1 if context.quick else VICTIM_SECONDS
-    return checked([*priority(), context.program("bench", "victim"), "--port", str(port),
-                    "--rate", str(VICTIM_RATE), "--seconds", str(seconds), *pinned(context), *more])
+    found = checked([*priority(), context.program("bench", "victim"), "--port", str(port),
+                     "--rate", str(VICTIM_RATE), "--seconds", str(seconds), *pinned(context), *more])
+    if 4 * found["stolen"] > found["windows"]:
+        print(f"  note: the hypervisor had the processors in {found['stolen']} of {found['windows']} tenths of a second"
+              f"{', which are left out' if 4 * found['stolen'] <= 3 * found['windows'] else '; nothing is left out'}")
+    return found
 
 
 def load(context, variant, server, port):
