@@ -4,7 +4,8 @@
  * allows: a bounded cost passes between the moment at which a request of the other's can be read
  * and its turn, whatever the flood is made of and however many connections it has.
  *
- * The same where nobody is set apart, for who asks for one thing beside those who ask for much.
+ * The same where nobody is set apart, for who asks for one thing beside those who ask for much, or
+ * while a slave gets its copy of everything.
  *
  * Method: a whole server with one core in this process, whose sessions run through a function of
  * the test's (the linker's --wrap), on the core's own thread, and so do its receives and sends. The
@@ -31,6 +32,7 @@
 #include "base/thread.h"
 #include "cache/session.h"
 #include "io/address.h"
+#include "repl/stream.h"
 #include "server/connection.h"
 #include "server/server.h"
 #include "support/skip.h"
@@ -51,6 +53,9 @@ enum {
     VALUE = 10240,
     ITEM = 1024, /* The size of what is dumped, */
     ITEMS = 400, /* and how many. */
+    COPIED = 6000,
+    COPIED_TICK = 16,  /* Of one tick; */
+    COPIED_TICKS = 34, /* an idle core makes 16 or 32 before it looks, and another two. */
 };
 
 /* Of one test; the core's thread has it from `go` to `over`. */
@@ -75,6 +80,7 @@ static struct {
     uint64_t moved;     /* Of those, since the victim asked, */
     uint64_t moved_most;
     size_t offered_most; /* To a socket, at once. */
+    bool is_copied;      /* The flood is a copy for a slave: its items are counted, as `moved`. */
 } test;
 
 static const char victims_words[] = "get victim\r\n";
@@ -160,6 +166,19 @@ ssize_t __wrap_fw_stream_send(struct fw_stream *stream, const struct iovec *vect
     return sent;
 }
 
+void __real_fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
+                             struct fw_item *item, bool is_ours);
+void __wrap_fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
+                             struct fw_item *item, bool is_ours);
+
+void __wrap_fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
+                             struct fw_item *item, bool is_ours)
+{
+    flood_served();
+    test.moved++;
+    __real_fw_repl_put_item(reply, local, item, is_ours);
+}
+
 struct fw_session_step __real_fw_session_run(struct fw_session *session,
                                              struct fw_cache_local *local, const char *input,
                                              size_t size);
@@ -178,7 +197,7 @@ struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
     bool is_victim = size == strlen(victims_words) && memcmp(input, victims_words, size) == 0;
     if (test.is_counting && is_victim) {
         victim_served();
-    } else if (!test.is_large) {
+    } else if (!test.is_large && !test.is_copied) {
         flood_served();
     }
     struct fw_session_step step = __real_fw_session_run(session, local, input, size);
@@ -196,10 +215,22 @@ static void serve(void *argument)
     fw_server_run(argument);
 }
 
-/* With a tenant at each of two addresses, or without tenants. */
-static void server_begin(const char *const names[2], enum fw_sched_policy_number policy,
-                         bool has_tenants)
+/* Addresses of this test's own: two for clients, one for slaves. */
+static const char *address_name(uint32_t index)
 {
+    static char names[3][64];
+    (void)snprintf(names[index], sizeof names[index], "unix:@fairway-turns-%d-%u", (int)getpid(),
+                   (unsigned)index);
+    return names[index];
+}
+
+/* With a tenant at each of the clients' addresses, or without tenants. */
+static void server_begin(enum fw_sched_policy_number policy, bool has_tenants)
+{
+    static const char *names[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        names[i] = address_name(i);
+    }
     char rules[2][128];
     const char *matches[2] = {rules[0], rules[1]};
     struct fw_tenant_section sections[2] = {{.due = {.name = "web", .weight = 1}},
@@ -210,10 +241,8 @@ static void server_begin(const char *const names[2], enum fw_sched_policy_number
         sections[i].match = (struct fw_option_list){.items = &matches[i], .count = 1};
     }
     const struct fw_tenant_sections tenants = {.sections = pointers, .count = 2};
-    static const char *listen[2];
-    memcpy(listen, names, sizeof listen);
     const struct fw_server_config config = {
-        .listen = {.items = listen, .count = 2},
+        .listen = {.items = names, .count = 2},
         .backlog = CROWD,
         .memory = (uint64_t)64 << 20,
         .item_size = 1 << 20,
@@ -221,6 +250,11 @@ static void server_begin(const char *const names[2], enum fw_sched_policy_number
         .threads = 1,
         .turn_commands = 20,
         .sched = {.policy = policy},
+        .repl = {.is_enabled = true,
+                 .listen = {.items = names + 2, .count = 1},
+                 .backlog = 1 << 20,
+                 .slaves = 1,
+                 .timeout_ns = INT64_C(60000000000)},
         .tenants = has_tenants ? &tenants : NULL,
     };
     struct fw_reason reason;
@@ -235,13 +269,21 @@ static void server_end(void)
     fw_server_destroy(test.server);
 }
 
-/* A connection that the server knows: nothing is left to accept. */
-static int client_open(uint32_t listener)
+static int connection_open(uint32_t index)
 {
-    const struct fw_address *address = fw_server_address(test.server, listener);
+    struct fw_address address;
+    struct fw_reason reason;
+    assert_int_equal(fw_address_parse(address_name(index), 0, 0, &address, 1, &reason), 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
-    assert_int_equal(connect(fd, &address->any, address->length), 0);
+    assert_int_equal(connect(fd, &address.any, address.length), 0);
+    return fd;
+}
+
+/* One that the server knows: nothing is left to accept. */
+static int client_open(uint32_t index)
+{
+    int fd = connection_open(index);
     char reply[4];
     assert_int_equal(send(fd, "mn\r\n", 4, 0), 4);
     assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), 4);
@@ -300,24 +342,40 @@ static void large_store(int fd)
     assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), (ssize_t)sizeof reply);
 }
 
+static void test_begin(uint32_t times)
+{
+    memset(&test, 0, sizeof test);
+    test.times = times;
+    fw_parker_init(&test.held);
+    fw_parker_init(&test.go);
+    fw_parker_init(&test.over);
+}
+
+/* The core serves nobody until `go`; what `test` has is this thread's meanwhile. */
+static void core_hold(int fd)
+{
+    atomic_store(&test.is_holding, true); /* Pairs with the exchange: it is read with a request. */
+    client_fill(fd, "mn\r\n", 4, 1);
+    fw_park(&test.held);
+}
+
+/* It goes on until the victim has been served as often as it shall. */
+static void core_release(void)
+{
+    test.is_counting = true;
+    fw_unpark(&test.go);
+    fw_park(&test.over);
+}
+
 /* The victim beside a flood. Returns how much of it was served while the victim waited, at most. */
 static uint64_t beside(const struct flood *flood)
 {
     static int flooders[CROWD];
-    char names[2][64];
-    const char *pointers[2] = {names[0], names[1]};
-    memset(&test, 0, sizeof test);
-    test.times = flood->policy == FW_SCHED_FIFO && flood->has_tenants ? TIMES_FIFO
-                 : flood->is_large                                    ? TIMES_LARGE
-                                                                      : TIMES;
+    test_begin(flood->policy == FW_SCHED_FIFO && flood->has_tenants ? TIMES_FIFO
+               : flood->is_large                                    ? TIMES_LARGE
+                                                                    : TIMES);
     test.is_large = flood->is_large;
-    fw_parker_init(&test.held);
-    fw_parker_init(&test.go);
-    fw_parker_init(&test.over);
-    for (int i = 0; i < 2; i++) {
-        (void)snprintf(names[i], sizeof names[i], "unix:@fairway-turns-%d-%d", (int)getpid(), i);
-    }
-    server_begin(pointers, flood->policy, flood->has_tenants);
+    server_begin(flood->policy, flood->has_tenants);
     test.victim_fd = client_open(0);
     server_fill(test.victim_fd, flood->items);
     if (flood->has_value) {
@@ -326,9 +384,7 @@ static uint64_t beside(const struct flood *flood)
     for (uint32_t i = 0; i < flood->count; i++) {
         flooders[i] = client_open(1);
     }
-    atomic_store(&test.is_holding, true); /* Pairs with the exchange: it is read with a request. */
-    client_fill(flooders[0], "mn\r\n", 4, 1);
-    fw_park(&test.held);
+    core_hold(flooders[0]);
     for (uint32_t i = 0; i < flood->count; i++) {
         client_fill(flooders[i], flood->words, strlen(flood->words), flood->limit);
     }
@@ -337,9 +393,7 @@ static uint64_t beside(const struct flood *flood)
     } else if (flood->limit < UINT32_MAX) {
         victim_ask(); /* Behind all of them. */
     }
-    test.is_counting = true;
-    fw_unpark(&test.go);
-    fw_park(&test.over);
+    core_release();
     server_end();
     (void)close(test.victim_fd);
     for (uint32_t i = 0; i < flood->count; i++) {
@@ -472,13 +526,8 @@ static void test_a_large_value_whole(void **state)
 {
     (void)state;
     static char words[LARGE_WORDS];
-    char names[2][64];
-    const char *pointers[2] = {names[0], names[1]};
-    memset(&test, 0, sizeof test);
-    for (int i = 0; i < 2; i++) {
-        (void)snprintf(names[i], sizeof names[i], "unix:@fairway-whole-%d-%d", (int)getpid(), i);
-    }
-    server_begin(pointers, FW_SCHED_FIFO, false);
+    test_begin(0);
+    server_begin(FW_SCHED_FIFO, false);
     int fd = client_open(0);
     large_store(fd);
     assert_int_equal(send(fd, "get k\r\n", 7, 0), 7);
@@ -494,6 +543,40 @@ static void test_a_large_value_whole(void **state)
     server_end();
 }
 
+static void slave_read(void *argument)
+{
+    static char bytes[1 << 16];
+    while (recv(*(const int *)argument, bytes, sizeof bytes, 0) > 0) {
+    }
+}
+
+/* A copy of everything: a core that has nothing else to do tells of some items between two looks.
+ */
+static void test_a_copy(void **state)
+{
+    (void)state;
+    char hello[FW_REPL_HEADER + FW_REPL_EXTRAS_MAX];
+    test_begin(TIMES);
+    test.is_copied = true;
+    server_begin(FW_SCHED_FIFO, false);
+    test.victim_fd = client_open(0);
+    server_fill(test.victim_fd, COPIED);
+    int other = client_open(1);
+    int slave = connection_open(2);
+    core_hold(other);
+    size_t length = fw_repl_put_hello(hello, &(struct fw_repl_greeting){.history = 0});
+    assert_int_equal(send(slave, hello, length, 0), (ssize_t)length);
+    struct fw_thread reader;
+    assert_int_equal(fw_thread_create(&reader, "slave", slave_read, &slave), 0);
+    core_release();
+    server_end();
+    fw_thread_join(&reader);
+    (void)close(slave);
+    (void)close(other);
+    (void)close(test.victim_fd);
+    assert_in_range(test.moved_most, 1, COPIED_TICKS * COPIED_TICK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_fifo),           cmocka_unit_test(test_dumps),
         cmocka_unit_test(test_pipelines),      cmocka_unit_test(test_values_that_come),
         cmocka_unit_test(test_values_that_go), cmocka_unit_test(test_a_large_value_whole),
+        cmocka_unit_test(test_a_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
