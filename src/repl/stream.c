@@ -78,20 +78,14 @@ void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local
         .opaque = is_ours ? item->bits & (unsigned)FW_REPL_BITS : 0,
         .cas = is_ours ? cas : 0,
     };
-    uint32_t length = fw_item_length(item);
-    char *to = put_header(reply->next, &head, item->key_length, length);
+    char *to = put_header(reply->next, &head, item->key_length, fw_item_length(item));
     fw_be32_put(to, fw_item_flags(item));
     fw_be32_put(to + 4, expiry_say(local, item));
     if (has_number) {
         fw_be64_put(to + SET_EXTRAS, fw_item_number(item));
     }
     to = put_bytes(to + head.extras_length, item->key, item->key_length);
-    if ((item->bits & FW_ITEM_BODY) == 0) {
-        fw_reply_advance(reply, put_bytes(to, fw_item_value(item), length));
-    } else {
-        fw_reply_advance(reply, to);
-        fw_reply_add_body(reply, fw_item_body(item));
-    }
+    fw_reply_advance(reply, fw_reply_put_value(reply, to, item));
 }
 
 void fw_repl_put_touch(struct fw_reply *reply, const struct fw_cache_local *local,
