@@ -27,6 +27,7 @@ from ha import ADDRESS, PORT, Ha  # noqa: E402
 
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
 OLD_S = 0.2  # What comes sooner was on its way.
+SETTLE_S = 1  # Two advertisements and more.
 
 SENTINEL = """\
 port {sentinel}
@@ -96,6 +97,9 @@ def ours(folder, program, runs):
         ha.start()
         for _ in range(runs):
             master = ha.wait_until_whole()
+            # A host that has just come back may not succeed yet, nor has keepalived heard whom.
+            clusters.wait_for(lambda: all(host.gate() == "0" for host in ha.hosts), "all gates to be open")
+            time.sleep(SETTLE_S)
             watch = Watch([host for host in ha.hosts if host is not master])
             probe = Probe(ha.outside, "mn\r\n", "MN\r\n", f"{ADDRESS}:{PORT}")
             probe.first_after(0)

@@ -24,7 +24,7 @@ static const struct fw_option agent_options[] = {
         .help = "the file that keepalived tracks: 0 in it lets the address come here"),
     ROW(STRING, group, "group", .value_name = "NAME", .default_text = "fairway-ha",
         .help = "the Corosync group of the agents, the same on all nodes"),
-    ROW(DURATION, lease_ns, "lease", .default_text = "500ms", .unit = "s",
+    ROW(DURATION, lease_ns, "lease", .default_text = "400ms", .unit = "s",
         .min = 50 * (int64_t)FW_NS_PER_MS, .max = 60 * (int64_t)FW_NS_PER_S,
         .help = "how long a server may go on to serve when nothing is heard, the same on all "
                 "nodes"),
