@@ -235,6 +235,12 @@ struct fw_job *fw_bulk_rejoin(struct fw_bulk *bulk)
     }
 }
 
+struct fw_job *fw_bulk_rejoin_ready(struct fw_bulk *bulk)
+{
+    struct fw_job *job;
+    return fw_jobs_rejoin(bulk->jobs, bulk, &job) == FW_REJOIN_RETURNED ? job : NULL;
+}
+
 /* ---- the end ------------------------------------------------------------------------------- */
 
 static void report_json(const struct fw_bulk *bulk, const char *file, double seconds)

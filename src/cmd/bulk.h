@@ -95,6 +95,9 @@ void fw_bulk_peer_give(struct fw_bulk *bulk, struct fw_peer *peer, bool is_sound
 /* A unit that is done; NULL: all are, none is left. */
 struct fw_job *fw_bulk_rejoin(struct fw_bulk *bulk);
 
+/* The same without waiting; NULL: none is done yet. */
+struct fw_job *fw_bulk_rejoin_ready(struct fw_bulk *bulk);
+
 /* For a thread that posts for long without rejoining. */
 void fw_bulk_tick(struct fw_bulk *bulk);
 

@@ -11,6 +11,7 @@
  * Nothing is at the file's name before all of it is there, whatever happens (io/file_stream.h).
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@
 enum {
     KEYS_MAX = 256,           /* Of one list. */
     LISTS_PER_CONNECTION = 4, /* Made and not yet asked for. */
+    KEYS_FIRST = 64 * 1024,   /* Bytes for keys that are on no list yet; it grows. */
     WORD_END = 2,             /* "\r\n" behind a value. */
     MODE = 0600,              /* What is in a cache is not everybody's. */
 };
@@ -63,8 +65,7 @@ struct unit {
     size_t question_length;
     const char *last; /* What ends the answer: "EN" or "MN". */
     struct fw_dump_block block;
-    uint32_t keys;
-    size_t lines_length;
+    bool has_keys;
     char *lines;
 };
 
@@ -130,7 +131,7 @@ static int unit_read(struct unit *unit, struct fw_peer *peer, int64_t now_s,
     }
     if (!fw_dump_wire_read(line, length, now_s, &item, key)) {
         /* A key that cannot be asked for is one item; all else is the end of it. */
-        if (unit->keys > 0 && begins_with(line, length, "CLIENT_ERROR")) {
+        if (unit->has_keys && begins_with(line, length, "CLIENT_ERROR")) {
             fw_bulk_refused(&unit->dump->bulk, line, length);
             fw_peer_take(peer, used);
             return 0;
@@ -224,51 +225,83 @@ static int dump_parts(struct dump *dump, struct fw_reason *reason)
 
 /* ---- by keys ------------------------------------------------------------------------------- */
 
+/*
+ * Lists of keys to ask for, and the keys that are on none yet. Those are kept, as many as there
+ * are, rather than leave the server's own list unread: a memcached that cannot send it waits, and
+ * may hold a lock meanwhile that its answers to us need.
+ */
 struct lists {
     struct dump *dump;
     struct unit *units;
     struct unit **free;
     size_t free_count;
-    struct unit *filling;
+    char *keys; /* Each with its length before it. */
+    size_t begin, end, size;
+    uint64_t key_count;
 };
 
-/* A list for keys, from those that were answered if need be. */
-static struct unit *lists_take(struct lists *lists)
+static int keys_put(struct lists *lists, const char *key, size_t length, struct fw_reason *reason)
 {
+    if (lists->begin > lists->size / 2) {
+        memmove(lists->keys, lists->keys + lists->begin, lists->end - lists->begin);
+        lists->end -= lists->begin;
+        lists->begin = 0;
+    }
+    if (lists->size - lists->end < 1 + FW_ITEM_KEY_MAX) {
+        size_t size = lists->size > 0 ? 2 * lists->size : KEYS_FIRST;
+        char *keys = realloc(lists->keys, size);
+        if (keys == NULL) {
+            return fw_reason_errno(reason, -ENOMEM, "no memory for %" PRIu64 " keys",
+                                   lists->key_count);
+        }
+        lists->keys = keys;
+        lists->size = size;
+    }
+    lists->keys[lists->end] = (char)length;
+    memcpy(lists->keys + lists->end + 1, key, length);
+    lists->end += 1 + length;
+    lists->key_count++;
+    return 0;
+}
+
+/* A list for keys, from those that were answered if need be. NULL: none is, and it may not wait. */
+static struct unit *lists_take(struct lists *lists, bool may_wait)
+{
+    struct fw_bulk *bulk = &lists->dump->bulk;
     if (lists->free_count == 0) {
-        struct fw_job *job = fw_bulk_rejoin(&lists->dump->bulk);
-        FW_ASSERT(job != NULL);
+        struct fw_job *job = may_wait ? fw_bulk_rejoin(bulk) : fw_bulk_rejoin_ready(bulk);
+        FW_ASSERT(job != NULL || !may_wait);
+        if (job == NULL) {
+            return NULL;
+        }
         lists->free[lists->free_count++] = FW_CONTAINER_OF(job, struct unit, job);
     }
-    struct unit *unit = lists->free[--lists->free_count];
-    unit->keys = 0;
-    unit->lines_length = 0;
-    return unit;
+    return lists->free[--lists->free_count];
 }
 
-static int lists_post(struct lists *lists, struct fw_reason *reason)
+/* Asks for keys, as far as lists are to be had; `all`: waits for them, and leaves none behind. */
+static int lists_ask(struct lists *lists, bool all, struct fw_reason *reason)
 {
     static const char end[] = "mn\r\n";
-    struct unit *unit = lists->filling;
-    if (unit == NULL) {
-        return 0;
+    int rc = 0;
+    while (rc == 0 && lists->key_count >= (all ? 1 : KEYS_MAX) &&
+           !atomic_load(&lists->dump->bulk.must_end)) {
+        struct unit *unit = lists_take(lists, all);
+        if (unit == NULL) {
+            return 0;
+        }
+        char *to = unit->lines;
+        for (uint32_t i = 0; i < KEYS_MAX && lists->key_count > 0; i++, lists->key_count--) {
+            size_t length = (unsigned char)lists->keys[lists->begin];
+            to = fw_dump_wire_put_get(to, lists->keys + lists->begin + 1, length);
+            lists->begin += 1 + length;
+        }
+        memcpy(to, end, sizeof end - 1);
+        unit->question = unit->lines;
+        unit->question_length = (size_t)(to - unit->lines) + sizeof end - 1;
+        rc = post_failed(unit_post(unit), reason);
     }
-    memcpy(unit->lines + unit->lines_length, end, sizeof end - 1);
-    unit->question = unit->lines;
-    unit->question_length = unit->lines_length + sizeof end - 1;
-    lists->filling = NULL;
-    return post_failed(unit_post(unit), reason);
-}
-
-static int lists_add(struct lists *lists, const char *key, size_t length, struct fw_reason *reason)
-{
-    if (lists->filling == NULL) {
-        lists->filling = lists_take(lists);
-    }
-    struct unit *unit = lists->filling;
-    char *to = unit->lines + unit->lines_length;
-    unit->lines_length += (size_t)(fw_dump_wire_put_get(to, key, length) - to);
-    return ++unit->keys == KEYS_MAX ? lists_post(lists, reason) : 0;
+    return rc;
 }
 
 /* A line that has no key: 0, it ends the list; or why there is none. */
@@ -304,7 +337,8 @@ static int keys_read(struct lists *lists, struct fw_peer *peer, struct fw_reason
         fw_peer_take(peer, used);
         if (key_length >= dump->prefix_length &&
             (prefix == NULL || memcmp(key, prefix, dump->prefix_length) == 0)) {
-            rc = lists_add(lists, key, key_length, reason);
+            rc = keys_put(lists, key, key_length, reason);
+            rc = rc == 0 ? lists_ask(lists, false, reason) : rc;
         }
         fw_bulk_tick(&lists->dump->bulk);
     }
@@ -320,8 +354,10 @@ static int lists_init(struct lists *lists, struct dump *dump, struct fw_reason *
     bool can = lists->units != NULL && lists->free != NULL;
     for (size_t i = 0; can && i < count; i++) {
         struct unit *unit = &lists->units[i];
-        *unit = (struct unit){
-            .dump = dump, .last = "MN", .lines = malloc((size_t)KEYS_MAX * FW_DUMP_LINE_MAX)};
+        *unit = (struct unit){.dump = dump,
+                              .last = "MN",
+                              .has_keys = true,
+                              .lines = malloc((size_t)KEYS_MAX * FW_DUMP_LINE_MAX)};
         can = unit->lines != NULL;
         lists->free[i] = unit;
         lists->free_count++;
@@ -346,7 +382,7 @@ static int dump_by_keys(struct dump *dump, struct fw_peer *peer, struct fw_reaso
         is_asked = rc != -EOPNOTSUPP;
     }
     if (rc == 0) {
-        rc = lists_post(&lists, reason);
+        rc = lists_ask(&lists, true, reason);
     }
     while (fw_bulk_rejoin(&dump->bulk) != NULL) {
     }
@@ -356,6 +392,7 @@ static int dump_by_keys(struct dump *dump, struct fw_peer *peer, struct fw_reaso
     }
     free(lists.units);
     free(lists.free);
+    free(lists.keys);
     return rc;
 }
 

@@ -11,6 +11,7 @@ import pty
 import resource
 import select
 import signal
+import socketserver
 import subprocess
 import threading
 import time
@@ -217,6 +218,33 @@ def test_silent_server(start, run):
             os.kill(old.process.pid, signal.SIGCONT)
     assert_failed(run("dump", "--server", f"127.0.0.1:{free_port()}", "x"), "cannot connect to the server at 127.0.0.1:",
                   "Connection refused")
+
+
+class Jealous(socketserver.StreamRequestHandler):
+    """A memcached that answers no get before its list of keys was taken, as if it held a lock meanwhile."""
+
+    def handle(self):
+        while line := self.rfile.readline():
+            if line.startswith(b"lru_crawler metadump"):
+                self.wfile.write(self.server.keys + b"END\r\n")
+                self.server.is_taken.set()
+            elif line.startswith(b"mg "):
+                self.server.is_taken.wait(PATIENCE_S)  # It is asked quietly: a miss has no answer.
+            else:
+                self.wfile.write({b"mn\r\n": b"MN\r\n", b"stats\r\n": b"END\r\n"}.get(line, b"ERROR\r\n"))
+
+
+def test_a_list_of_keys_is_read_whatever_becomes_of_the_items(run):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Jealous) as server:
+        server.daemon_threads = True
+        server.is_taken = threading.Event()
+        # More than sockets have room for.
+        server.keys = b"".join(b"key=%0250d exp=-1 la=1 cas=1 fetch=no cls=1 size=100\r\n" % i for i in range(60_000))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = run("dump", "--server", "127.0.0.1:%d" % server.server_address[1], "items.dump")
+        server.shutdown()
+    assert_done(done)
+    assert b"dumped 0 items" in done.stdout
 
 
 def test_what_is_there_can_stay(start, run):
