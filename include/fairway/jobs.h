@@ -263,7 +263,10 @@ struct fw_jobs_account {
 FW_PUBLIC FW_API_MUST_CHECK int fw_jobs_stop(struct fw_jobs *jobs, enum fw_jobs_ending ending,
                                              struct fw_jobs_account *account);
 
-/* The kernel was stopped or never started. Requests not yet rejoined are the caller's again. */
+/*
+ * The kernel was stopped or never started. Requests not yet rejoined are the caller's again. By the
+ * thread that created it: another would leave that one thread 0 of a kernel that is gone.
+ */
 FW_PUBLIC void fw_jobs_destroy(struct fw_jobs *jobs);
 
 /* The policy as created, with the settings in force now. */

@@ -166,7 +166,7 @@ void fw_owner_unwait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter
                           memory_order_relaxed);
 }
 
-void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner)
+void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner, struct fw_list *woken)
 {
     if (!owner->live) {
         return; /* Another settled it. */
@@ -179,7 +179,8 @@ void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner)
      */
     struct fw_list_link *link;
     while ((link = fw_list_pop_front(&owner->waiters)) != NULL) {
-        fw_unpark(&FW_LIST_ENTRY(link, struct fw_owner_waiter, link)->parker);
+        FW_LIST_ENTRY(link, struct fw_owner_waiter, link)->is_promised = true;
+        fw_list_push_back(woken, link);
         if (!empty) {
             break;
         }
@@ -188,6 +189,17 @@ void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner)
     atomic_store_explicit(&owner->waited_for, waited_for, memory_order_relaxed);
     if (empty) {
         owner_forget(owners, owner);
+    }
+}
+
+void fw_owner_wake(struct fw_list *woken)
+{
+    struct fw_list_link *link;
+    while ((link = fw_list_pop_front(woken)) != NULL) {
+        struct fw_owner_waiter *waiter = FW_LIST_ENTRY(link, struct fw_owner_waiter, link);
+        FW_YIELD_POINT("owner: promised, not woken");
+        FW_ASSERT(waiter->is_promised); /* It is still there. */
+        fw_unpark(&waiter->parker);
     }
 }
 

@@ -64,10 +64,14 @@ struct fw_jobs_owner {
     int64_t wait_ns;
 };
 
-/* Who waits in a rejoin. On the waiter's stack. */
+/*
+ * Who waits in a rejoin. On the waiter's stack, which he leaves when he has either taken himself
+ * out of the line or got the token that he was promised: see fw_owner_settle().
+ */
 struct fw_owner_waiter {
     struct fw_list_link link;
     struct fw_parker parker;
+    bool is_promised; /* He is out of the line, and will be woken. Under front. */
 };
 
 struct fw_owners {
@@ -113,11 +117,18 @@ struct fw_job *fw_owner_take(struct fw_jobs_owner *owner);
 /* Puts the waiter in line and looks once more: false, and out of the line, if there is news. */
 bool fw_owner_wait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter);
 
-/* Takes the waiter out of the line. Who is woken is out of it already. */
+/* Takes the waiter out of the line. Who is promised a token is out of it already. */
 void fw_owner_unwait(struct fw_jobs_owner *owner, struct fw_owner_waiter *waiter);
 
-/* Wakes who must know, and forgets the owner if nobody needs it any more. */
-void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner);
+/*
+ * Adds who must know to `woken`, and forgets the owner if nobody needs it any more. The caller
+ * calls fw_owner_wake() as soon as he has let go of front: who is woken often runs at once, in
+ * place of who woke him, and wants front; and so may a core, which then waits for both.
+ */
+void fw_owner_settle(struct fw_owners *owners, struct fw_jobs_owner *owner, struct fw_list *woken);
+
+/* Without front. */
+void fw_owner_wake(struct fw_list *woken);
 
 /* Without a lock, by who has finished a request. True: somebody must call settle(). */
 FW_MUST_CHECK bool fw_owner_done(struct fw_jobs_owner *owner, struct fw_job *job);

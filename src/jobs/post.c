@@ -121,22 +121,23 @@ static int slot_wait(struct fw_jobs *jobs, uint32_t lane)
     while (waiter.result == 1) {
         fw_mutex_unlock(&jobs->front);
         fw_park(&waiter.parker);
-        fw_mutex_lock(&jobs->front); /* Also ends the waker's use of our parker. */
+        fw_mutex_lock(&jobs->front);
     }
     return waiter.result;
 }
 
 void fw_jobs_slots_grant(struct fw_jobs *jobs)
 {
-    fw_mutex_lock(&jobs->front);
-    struct fw_list still;
+    struct fw_list granted, still;
+    fw_list_init(&granted);
     fw_list_init(&still);
     struct fw_list_link *link;
+    fw_mutex_lock(&jobs->front);
     while ((link = fw_list_pop_front(&jobs->slot_waiters)) != NULL) {
         struct fw_jobs_slot_waiter *waiter = FW_LIST_ENTRY(link, struct fw_jobs_slot_waiter, link);
         if (slot_try(jobs, waiter->lane)) {
             waiter->result = 0;
-            fw_unpark(&waiter->parker);
+            fw_list_push_back(&granted, link);
         } else {
             fw_list_push_back(&still, link);
         }
@@ -145,6 +146,10 @@ void fw_jobs_slots_grant(struct fw_jobs *jobs)
     atomic_store_explicit(&jobs->slots_wanted, !fw_list_is_empty(&jobs->slot_waiters),
                           memory_order_relaxed);
     fw_mutex_unlock(&jobs->front);
+    /* Only now, for who is woken may run at once, and wants front; it waits for its token. */
+    while ((link = fw_list_pop_front(&granted)) != NULL) {
+        fw_unpark(&FW_LIST_ENTRY(link, struct fw_jobs_slot_waiter, link)->parker);
+    }
 }
 
 void fw_jobs_slots_refuse(struct fw_jobs *jobs, int error, bool workers)

@@ -15,10 +15,12 @@ bool fw_job_was_cancelled(const struct fw_job *job)
     return (job->flags & FW_JOB_CANCELLED) != 0;
 }
 
+/* If it was the last one, those who wait for others are added to `woken`. */
 static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *owner,
-                                    struct fw_job **job) FW_REQUIRES(jobs->front);
+                                    struct fw_job **job, struct fw_list *woken)
+    FW_REQUIRES(jobs->front);
 static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *owner,
-                                    struct fw_job **job)
+                                    struct fw_job **job, struct fw_list *woken)
 {
     if (owner == NULL) {
         return FW_REJOIN_NONE_EXIST;
@@ -28,12 +30,12 @@ static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *
         fw_counter_increment(&jobs->metrics.rejoined);
         atomic_store_explicit(&(*job)->state, FW_JOB_FREE, memory_order_relaxed);
         if (fw_owner_is_empty(owner)) {
-            fw_owner_settle(&jobs->owners, owner);
+            fw_owner_settle(&jobs->owners, owner, woken);
         }
         return FW_REJOIN_RETURNED;
     }
     if (fw_owner_is_empty(owner)) {
-        fw_owner_settle(&jobs->owners, owner);
+        fw_owner_settle(&jobs->owners, owner, woken);
         return FW_REJOIN_NONE_EXIST;
     }
     return FW_REJOIN_NONE_READY;
@@ -41,10 +43,13 @@ static enum fw_rejoin rejoin_locked(struct fw_jobs *jobs, struct fw_jobs_owner *
 
 enum fw_rejoin fw_jobs_rejoin(struct fw_jobs *jobs, const void *owner, struct fw_job **job)
 {
+    struct fw_list woken;
+    fw_list_init(&woken);
     *job = NULL;
     fw_mutex_lock(&jobs->front);
-    enum fw_rejoin answer = rejoin_locked(jobs, fw_owner_find(&jobs->owners, owner), job);
+    enum fw_rejoin answer = rejoin_locked(jobs, fw_owner_find(&jobs->owners, owner), job, &woken);
     fw_mutex_unlock(&jobs->front);
+    fw_owner_wake(&woken);
     return answer;
 }
 
@@ -129,8 +134,12 @@ static bool rejoin_sleep(struct fw_jobs *jobs, struct fw_jobs_owner *owner, int6
         woken = left_ns > 0 && fw_park_for(&waiter.parker, left_ns);
     }
     fw_mutex_lock(&jobs->front);
-    if (fw_list_is_linked(&waiter.link)) {
+    if (!waiter.is_promised) {
         fw_owner_unwait(owner, &waiter); /* In its line, so it exists. */
+    } else if (!woken) {
+        fw_mutex_unlock(&jobs->front);
+        fw_park(&waiter.parker); /* Who has promised it is about to touch what is on our stack. */
+        fw_mutex_lock(&jobs->front);
     }
     return woken;
 }
@@ -144,12 +153,14 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
     bool may_wait = fw_jobs_may_wait(jobs, (1U << FW_JOBS_LANES) - 1);
     bool in_time = true;
     bool has_spun = false;
+    struct fw_list woken;
+    fw_list_init(&woken);
     enum fw_rejoin answer;
     *job = NULL;
     fw_mutex_lock(&jobs->front);
     for (;;) {
         struct fw_jobs_owner *record = fw_owner_find(&jobs->owners, owner);
-        answer = rejoin_locked(jobs, record, job);
+        answer = rejoin_locked(jobs, record, job, &woken);
         if (answer != FW_REJOIN_NONE_READY || !in_time) {
             break;
         }
@@ -179,6 +190,7 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
         in_time = rejoin_sleep(jobs, record, deadline_ns);
     }
     fw_mutex_unlock(&jobs->front);
+    fw_owner_wake(&woken);
     return answer;
 }
 

@@ -27,9 +27,12 @@ void fw_jobs_finish(struct fw_jobs *jobs, const struct fw_jobs_finish *finish)
         settle = fw_owner_over(finish->record);
     }
     if (settle) {
+        struct fw_list woken;
+        fw_list_init(&woken);
         fw_mutex_lock(&jobs->front);
-        fw_owner_settle(&jobs->owners, finish->record);
+        fw_owner_settle(&jobs->owners, finish->record, &woken);
         fw_mutex_unlock(&jobs->front);
+        fw_owner_wake(&woken);
     }
 }
 

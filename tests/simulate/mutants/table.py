@@ -24,6 +24,7 @@ DISPATCH = "src/jobs/dispatch.c"
 HAND = "src/jobs/hand.c"
 INBOX = "src/jobs/inbox.c"
 OWNER = "src/jobs/owner.c"
+REJOIN = "src/jobs/rejoin.c"
 POST = "src/jobs/post.c"
 CONNECTION = "src/server/connection.c"
 INPUT = "src/server/input.c"
@@ -236,6 +237,15 @@ MUTANTS = [
     Mutant("jobs-none-exist-told-to-one", OWNER, "jobs-race",
            "of several that wait, one learns that no request exists",
            [("        if (!empty) {\n            break;", "        if (true) {\n            break;")]),
+    Mutant("jobs-promised-are-not-woken", OWNER, "jobs-race",
+           "a rejoin that was taken out of the line gets no token",
+           [("        fw_unpark(&waiter->parker);\n", "")]),
+    Mutant("jobs-rejoin-leaves-before-its-token", REJOIN, "jobs-race",
+           "a rejoin whose time is over leaves its stack to who is about to wake it",
+           [("        fw_park(&waiter.parker); /*", "        /*")]),
+    Mutant("jobs-granted-are-not-woken", POST, "jobs-slots",
+           "who was given a slot is not told so",
+           [("        fw_unpark(&FW_LIST_ENTRY(link, struct fw_jobs_slot_waiter, link)->parker);\n", "")]),
     Mutant("jobs-inbox-not-compared", DISPATCH, "jobs-order",
            "a request in the inbox that is more urgent than all that wait is left there",
            [("!fw_inbox_is_below(&jobs->inbox, job->key)", "false")]),
