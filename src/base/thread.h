@@ -30,7 +30,8 @@
 struct fw_mutex;
 struct fw_parker;
 
-enum { FW_THREAD_WAY = 10 };       /* As nice: a tenth of a core that another wants whole. */
+/* As nice: a part in 28 of a core that another wants whole; eight such get two of ten parts. */
+enum { FW_THREAD_WAY = 15 };
 enum { FW_THREAD_NAME_SIZE = 16 }; /* The kernel's limit, with the final zero. */
 
 /* What belongs to the running thread, real or simulated. */
@@ -123,7 +124,10 @@ void fw_park(struct fw_parker *parker);
 /* The same for at most `timeout_ns`, not negative. False: the time was over and there was none. */
 bool fw_park_for(struct fw_parker *parker, int64_t timeout_ns);
 
-/* Leaves the token. All that the caller wrote before is seen by who takes it. */
+/*
+ * Leaves the token. All that the caller wrote before is seen by who takes it, and who has taken it
+ * may let the parker go: of that only the address is used any more.
+ */
 void fw_unpark(struct fw_parker *parker);
 
 /*

@@ -459,6 +459,11 @@ int fw_stream_peer(const struct fw_stream *stream, struct fw_address *peer)
     return stream->source.reactor->backend->peer(stream, peer);
 }
 
+void fw_stream_hold_back(struct fw_stream *stream, uint32_t size)
+{
+    stream->source.reactor->backend->hold_back(stream, size);
+}
+
 /* `made` has what the caller chose. */
 static int watch_open(struct fw_watch *watch, struct fw_reactor *reactor, int fd,
                       struct fw_watch made)

@@ -244,6 +244,14 @@ FW_MUST_CHECK int fw_stream_take(struct fw_stream *stream);
 FW_MUST_CHECK int fw_stream_peer(const struct fw_stream *stream, struct fw_address *peer);
 
 /*
+ * The peer may be ahead by about twice `size` bytes, and waits with what is beyond. For who reads
+ * slowly, much and among others: the kernel lets a peer be ahead by megabytes, and if that has
+ * waited for room, the receive that makes some also does the peer's sending, all of it, before it
+ * returns. A socket of the machine itself does so, and one of a network that shares the processor.
+ */
+void fw_stream_hold_back(struct fw_stream *stream, uint32_t size);
+
+/*
  * Watches `fd`, which stays the caller's and is open until `closed` has run. Returns 0 or -ENOMEM,
  * -ENOSPC, -EPERM (a descriptor that cannot be polled).
  */

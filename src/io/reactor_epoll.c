@@ -331,6 +331,11 @@ int fw_epoll_peer(const struct fw_stream *stream, struct fw_address *peer)
     return fw_socket_peer(stream->source.fd, peer);
 }
 
+void fw_epoll_hold_back(struct fw_stream *stream, uint32_t size)
+{
+    fw_socket_hold_back(stream->source.fd, size);
+}
+
 static void stream_remember(struct fw_source *source, uint32_t events)
 {
     unsigned unsure = (events & MEANS_UNSURE) != 0 ? FW_EPOLL_UNSURE : 0;
@@ -485,6 +490,7 @@ const struct fw_reactor_backend fw_reactor_epoll = {
     .shutdown = fw_epoll_shutdown,
     .take = fw_epoll_take,
     .peer = fw_epoll_peer,
+    .hold_back = fw_epoll_hold_back,
     .watch_open = fw_epoll_watch_open,
     .close = fw_epoll_close,
 };

@@ -236,6 +236,7 @@ const struct fw_reactor_backend fw_reactor_uring = {
     .shutdown = fw_epoll_shutdown,
     .take = fw_epoll_take,
     .peer = fw_epoll_peer,
+    .hold_back = fw_epoll_hold_back,
     .watch_open = fw_epoll_watch_open,
     .close = uring_close,
 };

@@ -309,6 +309,13 @@ int fw_socket_peer(int fd, struct fw_address *peer)
     return fw_address_from_socket(peer, (const struct sockaddr *)&name, length);
 }
 
+void fw_socket_hold_back(int fd, uint32_t size)
+{
+    const int most = (int)size;
+    int rc = setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &most, sizeof most);
+    FW_ASSERT(rc == 0 || errno == EBADF || errno == EINVAL); /* One that is broken need not wait. */
+}
+
 ssize_t fw_socket_receive(int fd, void *buffer, size_t size)
 {
     ssize_t received = fw_syscall_recv(fd, buffer, size, MSG_DONTWAIT);

@@ -72,6 +72,12 @@ FW_MUST_CHECK int fw_socket_error(int fd);
 /* Who is on the other side. Returns 0, -ENOTCONN, or -EAFNOSUPPORT (not an address of ours). */
 FW_MUST_CHECK int fw_socket_peer(int fd, struct fw_address *peer);
 
+/*
+ * From now on the kernel keeps no more than about twice `size` bytes that have come and were not
+ * received: the peer waits with the rest. By itself it would keep up to net.ipv4.tcp_rmem.
+ */
+void fw_socket_hold_back(int fd, uint32_t size);
+
 /* Bytes received, 0 at the end of the stream, or a negative errno; never waits. */
 FW_MUST_CHECK ssize_t fw_socket_receive(int fd, void *buffer, size_t size);
 

@@ -558,6 +558,30 @@ static void test_transfer(void **state)
     expect_assert_failure(fw_socket_close(-1));
 }
 
+static int kept_most(int fd)
+{
+    int most;
+    socklen_t length = sizeof most;
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &most, &length), 0);
+    return most;
+}
+
+static void test_hold_back(void **state)
+{
+    enum { SIZE = 16384 };
+    (void)state;
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    int usual = kept_most(pair[1]);
+    assert_true(usual > 2 * SIZE);
+    fw_socket_hold_back(pair[0], SIZE);
+    assert_int_equal(kept_most(pair[0]), 2 * SIZE);
+    assert_int_equal(kept_most(pair[1]), usual);
+    fw_socket_close(pair[0]);
+    fw_socket_close(pair[1]);
+    fw_socket_hold_back(pair[0], SIZE); /* Does no harm. */
+}
+
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup_folder, teardown_folder)
 
 int main(void)
@@ -581,6 +605,7 @@ int main(void)
         WITH_FOLDER(test_unlink_own_only),
         WITH_FOLDER(test_abstract_name),
         cmocka_unit_test(test_transfer),
+        cmocka_unit_test(test_hold_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

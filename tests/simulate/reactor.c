@@ -237,6 +237,13 @@ static int backend_peer(const struct fw_stream *stream, struct fw_address *peer)
     return 0;
 }
 
+/* A socket keeps little by itself. */
+static void backend_hold_back(struct fw_stream *stream, uint32_t size)
+{
+    (void)stream;
+    (void)size;
+}
+
 static int backend_watch_open(struct fw_watch *watch, int fd)
 {
     socket_attach(sim_socket_get(fd), &watch->source);
@@ -402,6 +409,7 @@ static const struct fw_reactor_backend backend = {
     .shutdown = backend_shutdown,
     .take = backend_take,
     .peer = backend_peer,
+    .hold_back = backend_hold_back,
     .watch_open = backend_watch_open,
     .close = backend_close,
 };
