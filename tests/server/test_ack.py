@@ -84,6 +84,13 @@ def acknowledged(fairway, *arguments, timeout=LONG, slaves="1"):
             yield master, client
 
 
+def assert_not_answered(client):
+    client.socket.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        client.socket.recv(1, socket.MSG_PEEK)
+    client.socket.settimeout(START_S)
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_reply_waits_for_the_slave_and_others_do_not(fairway, is_ours):
     """Also if that is another server, as long as it answers Noop."""
@@ -96,10 +103,7 @@ def test_a_reply_waits_for_the_slave_and_others_do_not(fairway, is_ours):
         for _ in range(20):
             assert other.get(b"a") == b"1"
         assert stats(other)["held"] == "1" and stats(other)["unconfirmed"] == "0"
-        client.socket.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            client.socket.recv(1, socket.MSG_PEEK)
-        client.socket.settimeout(START_S)
+        assert_not_answered(client)
         slave.confirm()
         for line in (b"END\r\n", b"STORED\r\n", b"VALUE a 0 1\r\n", b"1\r\n", b"END\r\n"):
             assert client.line() == line
@@ -186,6 +190,21 @@ def test_the_answer_to_a_noop_covers_the_quiet_ones_before(fairway):
         wait_for(lambda: stats(client)["held"] == "1")
         slave.confirm()
         assert writer.file.read(24)[:2] == b"\x81\x0a"
+
+
+def test_a_slave_that_has_to_copy_confirms_nothing_by_its_greeting(fairway):
+    """A change waits for one slave while another comes, which stands behind that change and has nothing before it."""
+    with acknowledged(fairway) as (master, client), Slave(master) as slave, master.connect() as other:
+        slave.become_whole(client)
+        client.send(b"set a 0 0 1\r\n1\r\n")
+        slave.hear_key(b"a")
+        with Slave(master) as second:
+            second.hear_key(b"a")  # The copy, and a mark that it does not answer.
+            for _ in range(20):
+                assert other.get(b"a") == b"1"
+            assert_not_answered(client)
+        slave.confirm()
+        assert client.line() == b"STORED\r\n"
 
 
 def test_without_enough_slaves_writes_are_refused_before_they_begin(fairway):
