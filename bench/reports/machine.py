@@ -2,11 +2,12 @@
 """On what it was measured: machine, system, compiler, versions of the peers."""
 
 import datetime
-import os
 import pathlib
 import platform
 import shutil
 import subprocess
+
+from suite.context import busy
 
 
 def say(*command):
@@ -57,6 +58,6 @@ def describe(root, context):
         "build": f"optimization {options.get('optimization', '?')}, "
                  f"link-time optimization {'on' if options.get('b_lto') else 'off'}",
         "commit": commit or "unknown",
-        "load average at the beginning": f"{os.getloadavg()[0]:.2f}",
+        "processors busy at the beginning": f"{busy():.0%}",
         **{f"{name} (Debian)": version for name, version in peers(root).items()},
     }

@@ -6,7 +6,11 @@ import json
 import os
 import pathlib
 import platform
+import time
 import typing
+
+LOOK_S = 0.2
+BUSY = 0.1  # More than that is other work; a load average would still count the build that is over.
 
 
 class Unavailable(Exception):
@@ -21,6 +25,18 @@ def siblings(cpu):
     except OSError:
         return {cpu}
     return {number for part in ranges for number in range(int(part[0]), int(part[-1]) + 1)}
+
+
+def busy(stat=pathlib.Path("/proc/stat"), wait=time.sleep):
+    """The part of the processors' time that somebody uses just now, other guests of the machine included."""
+    def look():
+        ticks = [int(word) for word in stat.read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(ticks), ticks[3] + ticks[4]  # All; idle and waiting for a disk.
+    all_before, idle_before = look()
+    wait(LOOK_S)
+    all_after, idle_after = look()
+    passed = all_after - all_before
+    return (passed - (idle_after - idle_before)) / passed if passed > 0 else 0.0
 
 
 class Benchmark(typing.NamedTuple):
@@ -73,9 +89,9 @@ class Context:
         """What makes the figures worth less, in words."""
         if self.server_cpu is None:
             yield "only one processor is available: server and client are not pinned and share it"
-        load = os.getloadavg()[0]
-        if load > 0.5:
-            yield f"other work is running here (load average {load:.1f}): figures are provisional"
+        used = busy()
+        if used > BUSY:
+            yield f"other work is running here (processors {used:.0%} busy): figures are provisional"
         options = self.build_options()
         if options.get("b_sanitize", "none") != "none" or options.get("checks"):
             yield "this build has sanitizers or deep checks in it: its figures mean nothing"

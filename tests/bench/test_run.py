@@ -16,12 +16,25 @@ import time
 import pytest
 
 from suite import Unavailable, measure, servers
+from suite.context import busy
 
 
 def bench_run(source, build, *arguments):
     return subprocess.run([source / "bench" / "run", "--build", build, *arguments],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120,
                           check=False)
+
+
+@pytest.mark.parametrize("after, share", [
+    ("cpu 110 0 20 985 105 0 0 0 0 0", 0.1),  # Ten ticks of a hundred.
+    ("cpu 100 0 20 1000 100 0 0 0 0 0", 0.0),
+    ("cpu 100 0 20 950 100 0 0 50 0 0", 0.5),  # Another guest's.
+    ("cpu 100 0 20 900 100 0 0 0 0 0", 0.0),  # No time has passed.
+])
+def test_who_is_busy_is_seen_at_once(tmp_path, after, share):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 100 0 20 900 100 0 0 0 0 0\ncpu0 1 2 3\n")
+    assert busy(stat, lambda _: stat.write_text(after + "\n")) == pytest.approx(share)
 
 
 def contract(output):
