@@ -579,7 +579,6 @@ static void test_hold_back(void **state)
     assert_int_equal(kept_most(pair[1]), usual);
     fw_socket_close(pair[0]);
     fw_socket_close(pair[1]);
-    fw_socket_hold_back(pair[0], SIZE); /* Does no harm. */
 }
 
 #define WITH_FOLDER(test) cmocka_unit_test_setup_teardown(test, setup_folder, teardown_folder)

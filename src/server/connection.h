@@ -87,7 +87,7 @@ enum {
     FW_CONNECTION_INPUT = 32 * 1024,               /* Received at once. */
     FW_CONNECTION_SLICE = 64 * 1024,               /* Of a large value, received or sent. */
     FW_CONNECTION_SEND_MAX = 256 * 1024,           /* A longer reply is sent in slices. */
-    FW_CONNECTION_AHEAD = 256 * 1024,              /* Of large values a client may be ahead by. */
+    FW_CONNECTION_AHEAD = 256 * 1024,              /* With a large value, twice as much. */
     FW_CONNECTION_REST_MAX = FW_SESSION_INPUT_MAX, /* Of a command that is not complete. */
     FW_CONNECTION_TURNS = 16,                      /* In one tick, while nobody else waits. */
     /* Where tenants are set apart, in the units of fw_session_cost(): */
