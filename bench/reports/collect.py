@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs benchmarks one after the other, each in a process of its own, within a budget of time.
+"""Runs benchmarks one after the other, each in a process of its own, in several passes, within a budget of time.
 
 One that does not end in time, or dies, costs its own figure and no other's. What was found is kept after
-each, so that an interrupted run leaves a report of what it had.
+each, so that an interrupted run leaves a report of what it had; after the first pass that is all of it.
 """
 
 import json
 import subprocess
 import time
+
+from . import passes
 
 BUDGET_S = 57 * 60  # All of it together: `make bench` promises an hour.
 LIMIT_S = 12 * 60  # Of one benchmark.
@@ -61,21 +63,25 @@ def describe(result):
     return f"ratio {result['ratio']:.3f}, bar {result['bar']:.2f}, {verdict}"
 
 
-def run_all(names, make_command, folder, keep, clock=time.monotonic, budget_s=BUDGET_S):
-    """Runs all and calls keep(results) after each. Returns the results, in order. Those for which no time is left are
-    told as not measured."""
-    results = []
+def run_all(plan, make_command, folder, keep, clock=time.monotonic, budget_s=BUDGET_S):
+    """Runs the plan, a list of names for each pass, and calls keep(results) after each, with what its passes so far
+    come to. Returns the results, in the order of the first pass. Those for which no time is left in any are told as not
+    measured."""
+    found = {}
+    merged = {}
     begin = clock()
-    for number, name in enumerate(names, 1):
+    for number, name in enumerate(every := [name for names in plan for name in names], 1):
+        found.setdefault(name, [])
         left_s = budget_s - (clock() - begin)
-        print(f"[{number}/{len(names)}] {name} ...", end=" ", flush=True)
+        print(f"[{number}/{len(every)}] {name} ...", end=" ", flush=True)
         started = clock()
         if left_s <= 0:
             result = nothing(name, f"the budget of {budget_s / 60:.0f} minutes was used up")
         else:
-            result = run_one(make_command(name), name, folder / f"{name}.txt", min(LIMIT_S, left_s))
+            result = run_one(make_command(name), name, folder / f"{name}-{len(found[name]) + 1}.txt", min(LIMIT_S, left_s))
         result["seconds"] = round(clock() - started, 1)
-        results.append(result)
-        keep(results)
+        found[name].append(result)
+        merged[name] = {**passes.merge(found[name]), "seconds": round(sum(each["seconds"] for each in found[name]), 1)}
+        keep(list(merged.values()))
         print(f"{describe(result)}, {result['seconds']:.0f} s", flush=True)
-    return results
+    return list(merged.values())

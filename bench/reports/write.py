@@ -9,8 +9,9 @@ from . import svg
 from .rows import MET, MISSED, NOT_MEASURED, TOLERANCE, TOLD, rows
 
 HOW = (f"A ratio is ours divided by the peer's, of the same run: below 1 is better for us. The bar is what was asked of it "
-       f"before. Spread is (p75 - p25) / median of the rounds. Two reports agree where their ratios differ by no more than the "
-       f"larger spread, or {TOLERANCE:.0%}: `bench/report --compare A B`.")
+       f"before. Everything but what is counted was measured in three passes through all, and the one in the middle is shown. Spread is "
+       f"(p75 - p25) / median of its rounds, or (max - min) / median of the passes if that is more. Two reports agree where their "
+       f"ratios differ by no more than the larger spread, or {TOLERANCE:.0%}: `bench/report --compare A B`.")
 NOTICED = ("How many small mistakes in each module its tests notice, of a sample drawn by chance: `docs/mutation.md` says how, and "
            "how it was drawn. Not measured by this run.")
 COLUMNS = ("comparison", "peer", "ratio", "bar", "spread", "rounds", "ours", "peer's", "unit", "")

@@ -43,6 +43,7 @@ class Benchmark(typing.NamedTuple):
     """One entry of bench/run --list."""
     about: str  # What is compared with what, in one line.
     run: typing.Callable  # Takes a Context, returns the result object (see measure.py).
+    differs: bool = True  # From time to time, so that one pass does not do; False: it counts, or takes no rounds.
 
 
 @dataclasses.dataclass
@@ -53,6 +54,7 @@ class Context:
     quick: bool
     trace: typing.Optional[pathlib.Path] = None  # For `hits`: to be replayed.
     brief: bool = False  # What takes a quarter of an hour is to take a third of that.
+    passes: int = 1  # This is one of so many, which divide the rounds among them.
 
     def __post_init__(self):
         # One processor for the server and one for the client, so that neither disturbs the other;
@@ -65,7 +67,7 @@ class Context:
         """How many timed runs each side makes."""
         if self.runs is not None:
             return self.runs
-        return 1 if self.quick else default
+        return 1 if self.quick else max(1, round(default / self.passes))
 
     def scaled(self, count):
         """An amount of work, less of it when only trying out."""
@@ -76,6 +78,7 @@ class Context:
         return ([f"--runs {self.runs}"] if self.runs is not None else []) + (
             ["--quick"] if self.quick else []) + (
             ["--brief"] if self.brief else []) + (
+            [f"--passes {self.passes}"] if self.passes > 1 else []) + (
                 [f"--trace {self.trace}"] if self.trace is not None else [])
 
     def program(self, *path):

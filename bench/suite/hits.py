@@ -108,5 +108,5 @@ def run(context):
 
 
 BENCHMARKS = {
-    "hits": Benchmark("hit ratio beside memcached and beside LRU, S3-FIFO and SIEVE", run),
+    "hits": Benchmark("hit ratio beside memcached and beside LRU, S3-FIFO and SIEVE", run, differs=False),
 }

@@ -9,7 +9,7 @@ import subprocess
 
 from .context import Benchmark, Unavailable
 
-RUNS_MIN = 7  # The harness takes no fewer; those of servers take longer and may.
+RUNS_MIN = 7  # The harness takes no fewer, and that many in each pass; those of servers take longer and may.
 
 
 def benchmarks(build):
@@ -33,6 +33,8 @@ def run(program, context):
     command = [program]
     if context.runs is not None:
         command += ["--runs", str(context.runs if context.quick else max(context.runs, RUNS_MIN))]
+    elif context.passes > 1 and not context.quick:
+        command += ["--runs", str(RUNS_MIN)]
     if context.quick:
         command += ["--quick"]
 

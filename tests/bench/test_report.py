@@ -11,8 +11,9 @@ import sys
 import xml.etree.ElementTree
 
 import pytest
-from reports import collect, noticed, svg, write
+from reports import collect, noticed, passes, svg, write
 from reports.rows import MET, MISSED, NOT_MEASURED, TOLD, pairs, rows
+from suite import measure
 
 
 def result(name, ratio, bar, **more):
@@ -171,11 +172,11 @@ PROGRAMS = {
 }
 
 
-def run_programs(folder, names, **more):
+def run_programs(folder, names, again=(), **more):
     kept = []
-    results = collect.run_all(names, lambda name: [sys.executable, "-c", PROGRAMS.get(name, name)], folder,
+    results = collect.run_all([names, list(again)], lambda name: [sys.executable, "-c", PROGRAMS.get(name, name)], folder,
                               lambda found: kept.append(len(found)), **more)
-    assert kept == list(range(1, len(names) + 1))
+    assert kept == list(range(1, len(names) + 1)) + [len(names)] * len(again)
     return {each["bench"]: each for each in results}
 
 
@@ -184,7 +185,7 @@ def test_one_that_fails_does_not_spoil_the_others(tmp_path):
     assert found["good"]["ratio"] == 0.5 and "unavailable" not in found["good"]
     for name in ("silent", "garbled", "other", "dies"):
         assert "without a result" in found[name]["unavailable"]
-    assert "said much" in (tmp_path / "good.txt").read_text()
+    assert "said much" in (tmp_path / "good-1.txt").read_text()
 
 
 def test_one_that_does_not_end_is_ended(tmp_path, monkeypatch):
@@ -199,6 +200,52 @@ def test_the_budget_holds(tmp_path):
     found = run_programs(tmp_path, ["good", "silent"], clock=lambda: next(now), budget_s=35)
     assert "unavailable" not in found["good"]
     assert "budget" in found["silent"]["unavailable"]
+
+
+def test_what_the_first_pass_found_stays(tmp_path, monkeypatch):
+    """Whether the second finds no time, or dies."""
+    now = iter(range(0, 10_000, 10))
+    found = run_programs(tmp_path, ["good"], again=["good"], clock=lambda: next(now), budget_s=35)
+    assert found["good"]["ratio"] == 0.5 and found["good"]["passes"] == 1
+    mark = str(tmp_path / "mark")
+    monkeypatch.setitem(PROGRAMS, "fades", f"import os; os.path.exists({mark!r}) and os.abort(); open({mark!r}, 'w').close(); "
+                        + PROGRAMS["good"])
+    found = run_programs(tmp_path, ["fades"], again=["fades"])
+    assert found["good"]["ratio"] == 0.5 and found["good"]["passes"] == 1
+
+
+def test_passes_are_run_and_merged(tmp_path):
+    found = run_programs(tmp_path, ["good", "silent"], again=["good"])
+    assert (found["good"]["passes"], found["good"]["runs"]) == (2, 2)
+    assert (tmp_path / "good-2.txt").exists() and not (tmp_path / "silent-2.txt").exists()
+
+
+def test_the_middle_pass_speaks_for_all():
+    merged = passes.merge([result("a", 1.3, 1.25, ours_ns=13.0), result("a", 0.9, 1.25), result("a", 1.2, 1.25, ours_ns=12.0)])
+    assert (merged["ratio"], merged["ok"], merged["ours_ns"], merged["runs"], merged["passes"]) == (1.2, True, 12.0, 21, 3)
+    assert merged["spread"] == pytest.approx((1.3 - 0.9) / 1.2, abs=1e-4)
+    two = passes.merge([result("a", 0.9, 1.0), result("a", 1.1, 1.0)])
+    assert two["ratio"] == 1.1 and not two["ok"], "of two the worse"
+
+
+def test_the_larger_spread_is_told():
+    merged = passes.merge([result("a", 1.0, 2, spread=0.3), result("a", 1.01, 2, spread=0.2), result("a", 1.02, 2)])
+    assert merged["spread"] == 0.2, "that of the middle pass' rounds"
+    merged = passes.merge([result("a", ratio, 2) for ratio in (1.0, 1.1, float("inf"))])
+    assert merged["ratio"] == 1.1 and merged["spread"] == passes.SPREAD_MAX
+    merged = passes.merge([result("a", float("inf"), 2)] * 3)
+    assert merged["spread"] == passes.SPREAD_MAX and not merged["ok"]
+    assert svg.bars("title", rows([merged, RESULTS[0]])).startswith("<svg")
+
+
+def test_parts_are_merged_one_by_one():
+    def whole(one, other):
+        return measure.combine("p", [result("p-a", one, 1.0), result("p-b", other, 1.0)])
+    merged = passes.merge([whole(0.2, 0.9), whole(1.5, 0.8), whole(0.3, 0.7), collect.nothing("p", "gone")])
+    assert {row.name: (row.ratio, row.verdict, row.runs) for row in rows([merged])} == {
+        "p-a": (0.3, MET, 21), "p-b": (0.8, MET, 21)}
+    assert (merged["worst"], merged["ratio"], merged["ok"]) == ("p-b", 0.8, True)
+    assert passes.merge([collect.nothing("p", "gone")] * 2)["unavailable"] == "gone"
 
 
 def test_pairs_agree_within_their_spread():

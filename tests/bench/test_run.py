@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from suite import Unavailable, measure, servers
+from suite import Context, Unavailable, measure, servers
 from suite.context import busy
 
 
@@ -73,6 +73,9 @@ def test_micro_benchmark(source, build):
 def test_runs(source, build):
     done = bench_run(source, build, "noise", "--quick", "--runs", "5")
     assert contract(done.stdout)["runs"] == 5
+    done = bench_run(source, build, "noise", "--passes", "3")
+    assert contract(done.stdout)["runs"] == 7, "11 divided by 3 would say too little"
+    assert bench_run(source, build, "noise", "--passes", "0").returncode == 2
 
 
 @pytest.mark.needs("memcached")
@@ -206,6 +209,15 @@ def test_combined_result_is_the_worst():
     assert result["worst"] == "a" and result["ok"] is True
     missing = {"bench": "d", "ratio": None, "ok": False}
     assert measure.combine("all", [*parts, missing])["ok"] is False
+
+
+def test_passes_divide_the_rounds(build):
+    def of(**more):
+        return Context(build, **{"runs": None, "quick": False, "passes": 3, **more})
+
+    assert [of().rounds(default) for default in (1, 3, 5, 7, 25)] == [1, 1, 2, 2, 8]
+    assert of(runs=9).rounds(7) == 9 and of(quick=True).rounds(7) == 1 and of(passes=1).rounds(7) == 7
+    assert of().options() == ["--passes 3"] and of(passes=1).options() == []
 
 
 def test_sides_take_turns():
