@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "cache/ahead.h"
 #include "cache/gate.h"
 
 enum key_rule { KEY_NONE, KEY_NEEDED, KEY_ANY };
@@ -301,6 +302,24 @@ void fw_binary_show_answer(struct fw_text *text, const char *bytes, size_t size)
     fw_text_append_string(text, shown[0] != '\0' ? shown : "OK");
 }
 
+/* What is seen of a request that was sent ahead. */
+static bool sight_take(struct fw_sight *sight, const char *at, const char *end)
+{
+    if (end - at < FW_BINARY_HEADER || (uint8_t)at[0] != FW_BINARY_REQUEST) {
+        return false;
+    }
+    struct fw_binary request;
+    bool is_consistent = header_read(&request, at);
+    size_t body_length = (size_t)request.extras_length + request.key_length + request.value_length;
+    if (!is_consistent || (size_t)(end - at) - FW_BINARY_HEADER < body_length) {
+        return false;
+    }
+    sight->key = request.key;
+    sight->key_length = request.key_length;
+    sight->end = request.value + request.value_length;
+    return true;
+}
+
 enum fw_parsed fw_binary_command(struct fw_session *session, struct fw_cache_local *local,
                                  struct fw_input *input)
 {
@@ -325,6 +344,9 @@ enum fw_parsed fw_binary_command(struct fw_session *session, struct fw_cache_loc
     if (fw_reply_room(&local->reply, FW_REPLY_ROOM_MIN) == NULL ||
         !fw_reply_has_pieces(&local->reply)) {
         return FW_PARSED_OUTPUT;
+    }
+    if ((size_t)(input->end - request.value) > request.value_length) {
+        fw_look_ahead(local, input, sight_take);
     }
     enum fw_parsed parsed;
     if (FW_LIKELY(is_consistent)) {

@@ -26,7 +26,8 @@ struct fw_input {
      * one call takes the others off.
      */
     uint32_t budget;
-    uint32_t keys; /* Looked up so far by gets of several; parsers add. */
+    uint32_t keys;       /* Looked up so far by gets of several; parsers add. */
+    const char *fetched; /* What is ahead was looked at as far as that: fw_look_ahead(). */
 };
 
 enum fw_parsed {

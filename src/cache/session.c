@@ -497,7 +497,8 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
                                       const char *input_bytes, size_t size)
 {
     const uint32_t budget = local->cache->settings.lines_max;
-    struct fw_input input = {.next = input_bytes, .end = input_bytes + size, .budget = budget};
+    struct fw_input input = {
+        .next = input_bytes, .end = input_bytes + size, .budget = budget, .fetched = input_bytes};
     enum fw_parsed parsed = FW_PARSED;
     const bool is_verbose = fw_verbose_is_on();
     const bool is_special = is_verbose || local->notice.is_on;

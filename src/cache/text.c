@@ -226,6 +226,9 @@ enum fw_parsed fw_text_command(struct fw_session *session, struct fw_cache_local
         end--;
     }
     if (is_meta_line(input->next, end)) {
+        if (data < input->end) {
+            fw_look_ahead(local, input, fw_text_sight);
+        }
         return fw_meta_command(session, local, input, end, data);
     }
     return line_run(session, local, input, end, data);

@@ -12,6 +12,7 @@
  *     text_sizes.c   stats sizes
  *     text_locks.c   lock and unlock, of yrmcds
  *     text_login.c   the `set` that logs in
+ *     text_ahead.c   what is seen of commands that were sent ahead
  *
  * A get of keys and a set of a short value are read where they stand, by a parser that knows just
  * their usual form. Whatever looks otherwise (other commands, two spaces, a strange number) is cut
@@ -32,6 +33,7 @@
 #endif
 
 #include "base/base.h"
+#include "cache/ahead.h"
 #include "cache/parser.h"
 
 enum {
@@ -122,6 +124,9 @@ bool fw_text_get_hot(struct fw_session *session, struct fw_cache_local *local,
                      struct fw_input *input, enum fw_parsed *parsed);
 bool fw_text_set_hot(struct fw_session *session, struct fw_cache_local *local,
                      struct fw_input *input, enum fw_parsed *parsed);
+
+/* What is seen of a command that was sent ahead: a usual set, mg or ms. */
+bool fw_text_sight(struct fw_sight *sight, const char *at, const char *end);
 
 /* A get whose line has not come to its end yet, but is longer than any other may be. */
 enum fw_parsed fw_text_get_long(struct fw_session *session, struct fw_cache_local *local,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the text protocol costs per key, from bytes in to bytes out, without a network: gets in a
- * pipeline of 16, gets of 50 keys, sets; 300,000 keys of 32 bytes in draws order with values of
- * 100 bytes, which is more than the processor's caches hold.
+ * pipeline of 16, gets of 50 keys, sets, and the meta commands for both; 300,000 keys of 32 bytes
+ * drawn at random with values of 100 bytes, which is more than the processor's caches hold.
  *
  * The peer is the least that any server must do: it finds the ends of the lines, fetches one cache
  * line for each key from where an item could be, and copies as many bytes as the reply has. There
@@ -70,38 +70,48 @@ static void run_all(struct converse *converse, const char *input, size_t length)
     }
 }
 
-static size_t put_set(char *to, uint32_t number)
+static char *put_text(char *to, const char *text)
 {
-    char *at = to;
-    memcpy(at, "set ", 4);
-    at += 4;
-    at += put_key(at, number);
-    static const char tail[] = " 0 0 100\r\n";
-    memcpy(at, tail, sizeof tail - 1);
-    at += sizeof tail - 1;
-    memset(at, 'v', VALUE_LENGTH);
-    at += VALUE_LENGTH;
-    memcpy(at, "\r\n", 2);
-    return (size_t)(at + 2 - to);
+    memcpy(to, text, strlen(text));
+    return to + strlen(text);
 }
 
-static size_t put_command(char *to, const char *name, bool is_first, bool is_last, uint32_t number)
+/* `head` and `tail` are around the key. */
+static size_t put_set(char *to, const char *head, const char *tail, uint32_t number)
 {
-    char *at = to;
-    if (is_first) {
-        memcpy(at, name, strlen(name));
-        at += strlen(name);
-    }
-    *at++ = ' ';
+    char *at = put_text(to, head);
     at += put_key(at, number);
-    if (is_last) {
-        memcpy(at, "\r\n", 2);
-        at += 2;
-    }
+    at = put_text(at, tail);
+    memset(at, 'v', VALUE_LENGTH);
+    at = put_text(at + VALUE_LENGTH, "\r\n");
     return (size_t)(at - to);
 }
 
-enum kind { SINGLES, MULTI, SETS };
+static size_t put_get(char *to, const char *head, const char *tail, uint32_t number)
+{
+    char *at = put_text(to, head);
+    at += put_key(at, number);
+    return (size_t)(put_text(at, tail) - to);
+}
+
+enum kind { SINGLES, MULTI, SETS, META_GETS, META_SETS };
+
+static size_t put_command(char *to, enum kind kind, bool is_first, bool is_last, uint32_t number)
+{
+    switch (kind) {
+    case SINGLES:
+        return put_get(to, "get ", "\r\n", number);
+    case MULTI:
+        return put_get(to, is_first ? "get " : " ", is_last ? "\r\n" : "", number);
+    case SETS:
+        return put_set(to, "set ", " 0 0 100\r\n", number);
+    case META_GETS:
+        return put_get(to, "mg ", " v\r\n", number);
+    case META_SETS:
+        return put_set(to, "ms ", " 100\r\n", number);
+    }
+    return 0;
+}
 
 static void load_make(struct world *world, enum kind kind, uint64_t seed)
 {
@@ -119,12 +129,7 @@ static void load_make(struct world *world, enum kind kind, uint64_t seed)
         bool is_first = i % load->batch_keys == 0;
         bool is_last = (i + 1) % load->batch_keys == 0;
         world->order[i] = number;
-        if (kind == SETS) {
-            at += put_set(at, number);
-        } else {
-            at += put_command(at, "get", is_first || kind == SINGLES, is_last || kind == SINGLES,
-                              number);
-        }
+        at += put_command(at, kind, is_first, is_last, number);
         if (is_last) {
             load->batch_ends[load->batch_count++] = (size_t)(at - load->input);
         }
@@ -141,7 +146,7 @@ static void world_make(struct world *world, enum kind kind)
         FW_ASSERT(items != NULL);
         char line[512];
         for (uint32_t i = 0; i < KEYS; i++) {
-            run_all(converse, line, put_set(line, i));
+            run_all(converse, line, put_command(line, SETS, true, true, i));
             memset(items + (size_t)i * ITEM_STRIDE, 'v', ITEM_STRIDE);
         }
     }
@@ -194,10 +199,12 @@ static void peer_run(void *state, uint64_t count)
 
 int main(int argc, char **argv)
 {
-    static struct world singles, multi, sets;
+    static struct world singles, multi, sets, meta_gets, meta_sets;
     world_make(&singles, SINGLES);
     world_make(&multi, MULTI);
     world_make(&sets, SETS);
+    world_make(&meta_gets, META_GETS);
+    world_make(&meta_sets, META_SETS);
     const struct fw_bench benches[] = {
         {.name = "cache-text-get",
          .unit = "ns per key",
@@ -216,6 +223,18 @@ int main(int argc, char **argv)
          .ours = {"set, 16 ahead", ours_run, &sets},
          .peer = {"copy", peer_run, &sets},
          .bar = 10,
+         .count = 1 << 20},
+        {.name = "cache-text-mg",
+         .unit = "ns per key",
+         .ours = {"mg, 16 ahead", ours_run, &meta_gets},
+         .peer = {"copy", peer_run, &meta_gets},
+         .bar = 10,
+         .count = 1 << 20},
+        {.name = "cache-text-ms",
+         .unit = "ns per key",
+         .ours = {"ms, 16 ahead", ours_run, &meta_sets},
+         .peer = {"copy", peer_run, &meta_sets},
+         .bar = 12,
          .count = 1 << 20},
     };
     return fw_bench_main(argc, argv, benches, sizeof benches / sizeof benches[0]);

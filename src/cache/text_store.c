@@ -278,6 +278,9 @@ bool fw_text_set_hot(struct fw_session *session, struct fw_cache_local *local,
     }
     request.exptime = (int32_t)exptime;
     request.data = at + 1;
+    if ((size_t)(end - request.data) > (size_t)request.length + VALUE_END) {
+        fw_look_ahead(local, input, fw_text_sight);
+    }
     *parsed = request_run(session, local, input, &request);
     return true;
 }

@@ -75,6 +75,12 @@ static const struct conversation reading[] = {
     SAID("gat 0 " K250 "x\r\n", "CLIENT_ERROR bad command line format\r\n"),
     SAID("set a 0 0 1\r\nx\r\nset b 0 0 1\r\ny\r\nset c 0 0 1\r\nz\r\n",
          "STORED\r\nSTORED\r\nSTORED\r\n"),
+    SAID("set a 0 0 1\r\nx\r\nset b 0 0 y\r\nset c 0 0 1\r\nxx\r\nset a 0 0 2\r\nzz\r\nget a\r\n",
+         "STORED\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad data chunk\r\n"
+         "ERROR\r\nSTORED\r\nVALUE a 0 2\r\nzz\r\nEND\r\n"),
+    SAID("set a 0 0 1\r\nx\r\nset " K250 "x 0 0 1\r\nset a 0 0 999999999999\r\nset \r\nget a\r\n",
+         "STORED\r\nCLIENT_ERROR bad command line format\r\n"
+         "CLIENT_ERROR bad command line format\r\nERROR\r\nVALUE a 0 1\r\nx\r\nEND\r\n"),
     SAID("set a 0 0 1\r\nx\r\nget a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a\r\n",
          "STORED\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 "
          "1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\nVALUE a 0 "

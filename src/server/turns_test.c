@@ -51,8 +51,10 @@ enum {
     LOOK_COST_MAX = 128,
     DESCRIPTORS = 2 * CROWD + 100,
     VALUE = 10240,
-    ITEM = 1024, /* The size of what is dumped, */
-    ITEMS = 400, /* and how many. */
+    ITEM = 1024,   /* The size of what is dumped, */
+    ITEMS = 400,   /* and how many. */
+    PIPELINE = 50, /* Gets in three turns, which is less than a tick may have; */
+    PIPELINES = 9, /* so many of these are more. */
     COPIED = 6000,
     COPIED_TICK = 16,  /* Of one tick; */
     COPIED_TICKS = 34, /* an idle core makes 16 or 32 before it looks, and another two. */
@@ -80,7 +82,8 @@ static struct {
     uint64_t moved;     /* Of those, since the victim asked, */
     uint64_t moved_most;
     size_t offered_most; /* To a socket, at once. */
-    bool is_copied;      /* The flood is a copy for a slave: its items are counted, as `moved`. */
+    uint32_t offers;
+    bool is_copied; /* The flood is a copy for a slave: its items are counted, as `moved`. */
 } test;
 
 static const char victims_words[] = "get victim\r\n";
@@ -144,6 +147,7 @@ static void note_offer(const struct iovec *vector, int count)
         length += vector[i].iov_len;
     }
     test.offered_most = length > test.offered_most ? length : test.offered_most;
+    test.offers++;
 }
 
 ssize_t __real_fw_stream_send_now(struct fw_stream *stream, const struct iovec *vector, int count);
@@ -543,6 +547,27 @@ static void test_a_large_value_whole(void **state)
     server_end();
 }
 
+/* Who is alone gets the replies of several turns in one piece, however much was served before. */
+static void test_replies_together(void **state)
+{
+    (void)state;
+    static char words[PIPELINE * 7 + 1];
+    static char reply[PIPELINE * 5];
+    for (int i = 0; i < PIPELINE; i++) {
+        memcpy(words + (size_t)i * 7, "get k\r\n", 8);
+    }
+    test_begin(0);
+    server_begin(FW_SCHED_WFQ, true);
+    int fd = client_open(0);
+    for (int i = 0; i < PIPELINES; i++) {
+        client_fill(fd, words, strlen(words), 1);
+        assert_int_equal(recv(fd, reply, sizeof reply, MSG_WAITALL), (ssize_t)sizeof reply);
+    }
+    (void)close(fd);
+    server_end();
+    assert_int_equal(test.offers, 1 + PIPELINES); /* One for who came. */
+}
+
 static void slave_read(void *argument)
 {
     static char bytes[1 << 16];
@@ -585,7 +610,7 @@ int main(void)
         cmocka_unit_test(test_fifo),           cmocka_unit_test(test_dumps),
         cmocka_unit_test(test_pipelines),      cmocka_unit_test(test_values_that_come),
         cmocka_unit_test(test_values_that_go), cmocka_unit_test(test_a_large_value_whole),
-        cmocka_unit_test(test_a_copy),
+        cmocka_unit_test(test_a_copy),         cmocka_unit_test(test_replies_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

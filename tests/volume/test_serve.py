@@ -75,7 +75,7 @@ def test_a_group_that_is_not_there(group, tmp_path):
         wait_for(lambda: stat(server, b"volume_pool") >= 16)
 
 
-def test_options_that_make_no_sense(fairway):
-    done = subprocess.run([fairway, "serve", "--volume-host", "one"], capture_output=True, timeout=60,
-                          check=False)
+@pytest.mark.parametrize("options", [["--volume-host", "one"], ["--volume-manager"]], ids=" ".join)
+def test_options_that_make_no_sense(fairway, options):
+    done = subprocess.run([fairway, "serve", "-p", "0", *options], capture_output=True, timeout=10, check=False)
     assert done.returncode not in (OK, None) and b"need --volume-group" in done.stderr

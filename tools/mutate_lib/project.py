@@ -17,6 +17,7 @@ EXTRA_TESTS = {
     "http": ["server/http"],
     "repl": ["server/repl", "server/ack"],
     "sched": ["server/tenants"],
+    "server": ["volume/serve", "cluster/share"],
 }
 
 NOT_SHIPPED = ("_test.c", "_fuzz.c", "_bench.c")
