@@ -147,6 +147,18 @@ static void test_set_aside(void **state)
     expect(1, 0, 0);
 }
 
+/* Nor can a group have no extent, or more than numbers are made for. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    struct fw_volume_metadata odd;
+    assert_int_equal(fw_volume_metadata_init(&odd, 0), -EINVAL);
+    assert_int_equal(fw_volume_metadata_init(&odd, (uint64_t)FW_VOLUME_EXTENTS_MAX + 1), -EINVAL);
+    assert_int_equal(fw_volume_metadata_init(&odd, 1), 0);
+    assert_int_equal(odd.free_count, 1);
+    fw_volume_metadata_fini(&odd);
+}
+
 /* Changes that cannot be are refused, whatever brought them there. */
 static void test_refused(void **state)
 {
@@ -430,6 +442,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_set_aside, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_replay, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pool_list, setup, teardown),
         cmocka_unit_test(test_demand),

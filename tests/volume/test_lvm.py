@@ -88,6 +88,9 @@ class VolumeGroup(Group):
             ours = {logical: (where - self.start()) // EXTENT
                     for logical, where in placed(dump, volume["name"]).items()}
             assert found[volume["name"]] == ours
+        ids = {row["lv_name"]: row["lv_uuid"].replace("-", "") for row in self.report("lvs", "lv_name,lv_uuid")}
+        assert len(set(ids.values())) == len(ids)
+        assert [ids[volume["name"]] for volume in dump["volumes"]] == [volume["uuid"] for volume in dump["volumes"]]
         for host in dump["hosts"]:
             pool = [first + run["extent"] + i for run in host["extents"] for i in range(run["count"])]
             assert sorted(found.get(f"fairway_pool_{host['name']}", {}).values()) == sorted(pool)

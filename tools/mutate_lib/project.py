@@ -12,7 +12,7 @@ from mutate_lib.tokens import MutateError
 # A module's tests are the Meson tests named MODULE/*, and the corpora of its fuzz targets. Tests
 # elsewhere that are meant to catch what the module does wrong are added here, as patterns of names.
 EXTRA_TESTS = {
-    "cmd": ["bulk/*", "ring/cmd", "volume/cmd"],
+    "cmd": ["bulk/*", "docs/document", "ring/cmd", "volume/cmd"],
     "ha": ["cmd/ha_agent"],
     "http": ["server/http"],
     "repl": ["server/repl", "server/ack"],
