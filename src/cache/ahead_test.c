@@ -26,6 +26,16 @@ enum { BINARY_GETKQ = 0x0d, BINARY_SETQ = 0x11, BINARY_NOOP = 0x0a };
 
 static struct converse *converse;
 static uint64_t fetched;
+static uint64_t buckets_fetched; /* Ahead or not. */
+
+void __real_fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key);
+void __wrap_fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key);
+
+void __wrap_fw_table_prefetch(const struct fw_table_local *local, const struct fw_key *key)
+{
+    buckets_fetched++;
+    __real_fw_table_prefetch(local, key);
+}
 
 void __real_fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_key *key);
 void __wrap_fw_table_prefetch_item(const struct fw_table_local *local, const struct fw_key *key);
@@ -62,13 +72,14 @@ static uint64_t fetched_for(const char *command, size_t count, const char *behin
     }
     length += (size_t)snprintf(said + length, sizeof said - length, "%s", behind);
     fetched = 0;
+    buckets_fetched = 0;
     converse_say(converse, said, length, 0);
     (void)converse_answer(converse);
     return fetched;
 }
 
 static const char *const commands[] = {"set key-# 0 0 2\r\nxy\r\n", "mg key-# v\r\n",
-                                       "ms key-# 2\r\nxy\r\n", "mg key-#\r\n",
+                                       "ms key-# 19\r\nit is nineteen long\r\n", "mg key-#\r\n",
                                        "ms key-# 2 T0\r\nxy\r\n"};
 
 static void test_many(void **state)
@@ -78,6 +89,8 @@ static void test_many(void **state)
         assert_int_equal(fetched_for(commands[i], 1, ""), 0);
         assert_int_equal(fetched_for(commands[i], 2, ""), 2);
         assert_int_equal(fetched_for(commands[i], 16, ""), 16);
+        /* A set has its bucket fetched also when its turn comes. */
+        assert_int_equal(buckets_fetched, i == 0 ? 32 : 16);
         assert_int_equal(fetched_for(commands[i], 18, ""), 18);
         assert_int_equal(fetched_for(commands[i], 40, ""), 40); /* In two turns of 20. */
     }
@@ -92,8 +105,10 @@ static void test_what_ends_it(void **state)
         assert_int_equal(fetched_for(commands[i], 1, "set " K250 " 0 0 1\r\nx\r\n"), 2);
         assert_int_equal(fetched_for(commands[i], 1, "mg " K250 "x\r\n"), 0);
         assert_int_equal(fetched_for(commands[i], 1, "mg \r\n"), 0);
-        assert_int_equal(fetched_for(commands[i], 1, "ms a x\r\n"), 0);
-        assert_int_equal(fetched_for(commands[i], 1, "ms a 2x\r\n"), 0);
+        assert_int_equal(fetched_for(commands[i], 1, "md a\r\nmd b\r\n"), 0);
+        assert_int_equal(fetched_for(commands[i], 1, "ms a \r\nmn\r\n"), 0);
+        assert_int_equal(fetched_for(commands[i], 1, "ms a x\r\nmn\r\n"), 0);
+        assert_int_equal(fetched_for(commands[i], 1, "ms a 2:\r\nmn\r\n"), 0);
         assert_int_equal(fetched_for(commands[i], 1, "ms a 9999999999\r\n"), 0);
         converse_reconnect(converse); /* That was to be swallowed. */
         assert_int_equal(fetched_for(commands[i], 1, "set a 0 0 1 noreply\r\nx\r\n"), 2);
