@@ -261,10 +261,11 @@ static enum fw_step single_tick(struct fw_fom *fom)
     return wake_targets(fom, 1);
 }
 
-#define TARGET_TYPE(type_name, function)                                             \
-    {                                                                                \
-        .name = (type_name), .size = sizeof(struct target_fom), .limit_count = 1000, \
-        .phases = phases, .phase_count = FW_ARRAY_LENGTH(phases), .tick = (function) \
+/* The memory of those of the last run may still be on its way back to the core that made them. */
+#define TARGET_TYPE(type_name, function)                                                    \
+    {                                                                                       \
+        .name = (type_name), .size = sizeof(struct target_fom), .limit_count = 2 * TARGETS, \
+        .phases = phases, .phase_count = FW_ARRAY_LENGTH(phases), .tick = (function)        \
     }
 
 static const struct fw_fom_type target_type = TARGET_TYPE("target", target_tick);
