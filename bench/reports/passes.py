@@ -32,9 +32,8 @@ def merge_part(passes):
             "spread": round(max(middle.get("spread") or 0.0, between), 4)}
 
 
-def merge(results):
-    """Of one benchmark's results. A pass that could not be measured counts if no other could."""
-    measured = [result for result in results if "unavailable" not in result] or results[:1]
+def merge_measured(measured):
+    """Of passes that were measured."""
     if not any("parts" in result for result in measured):
         return merge_part(measured)
     by_name = {}
@@ -42,3 +41,12 @@ def merge(results):
         for part in result.get("parts", ()):
             by_name.setdefault(part["bench"], []).append(part)
     return {**measured[0], **measure.combine(measured[0]["bench"], [merge_part(parts) for parts in by_name.values()])}
+
+
+def merge(results):
+    """Of one benchmark's results. If some passes could not be measured, the others speak, and `lost` says why."""
+    lost = [result["unavailable"] for result in results if "unavailable" in result]
+    if len(lost) == len(results):
+        return results[0]
+    merged = merge_measured([result for result in results if "unavailable" not in result])
+    return {**merged, "lost": lost} if lost else merged

@@ -50,6 +50,12 @@ def sentence(row):
     return f"{row.name}: {ratio} where {row.bar:.2f} was asked for, beside {row.peer or 'its limit'} (spread {row.spread:.1%})"
 
 
+def not_measured(results):
+    """What could not be, and why; also what was measured in other passes."""
+    return [f"{row.name}: {row.why}" for row in rows(results) if row.verdict == NOT_MEASURED] + [
+        f"a pass of {result['bench']}: {why}" for result in results for why in result.get("lost", ())]
+
+
 def groups(found):
     """(name, rows), in the order in which groups first appear."""
     by_name = {}
@@ -64,9 +70,8 @@ def markdown(report):
     lines += [f"**{note}**\n" for note in report["notes"]]
     lines += ["## Where we lose", ""]
     lines += [f"- {sentence(row)}" for row in losses(found)] or ["Nowhere: every bar was met."]
-    missing = [row for row in found if row.verdict == NOT_MEASURED]
-    if missing:
-        lines += ["", "## Not measured", "", *(f"- {row.name}: {row.why}" for row in missing)]
+    if missing := not_measured(report["results"]):
+        lines += ["", "## Not measured", "", *(f"- {what}" for what in missing)]
     lines += ["", "## Machine and versions", "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {value} |" for name, value in report["machine"].items()]
     lines += ["", "## All of them", "", HOW, ""]
@@ -98,6 +103,8 @@ def page(report):
     lines += ["<h2>Where we lose</h2>", "<ul>"]
     lines += [f'<li class="loss">{escape(sentence(row))}</li>' for row in losses(found)] or [
         "<li>Nowhere: every bar was met.</li>"]
+    if missing := not_measured(report["results"]):
+        lines += ["</ul>", "<h2>Not measured</h2>", "<ul>", *(f"<li>{escape(what)}</li>" for what in missing)]
     lines += ["</ul>", "<h2>Machine and versions</h2>", "<table>"]
     lines += [f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in report["machine"].items()]
     lines += ["</table>", "<h2>All of them</h2>", f"<p>{escape(HOW)}</p>"]

@@ -212,6 +212,10 @@ def test_what_the_first_pass_found_stays(tmp_path, monkeypatch):
                         + PROGRAMS["good"])
     found = run_programs(tmp_path, ["fades"], again=["fades"])
     assert found["good"]["ratio"] == 0.5 and found["good"]["passes"] == 1
+    assert ["without a result" in why for why in found["good"]["lost"]] == [True]
+    write.write(tmp_path / "report", {**REPORT, "results": list(found.values())})
+    for file in ("report.md", "index.html"):
+        assert "a pass of good: it ended without a result" in (tmp_path / "report" / file).read_text()
 
 
 def test_passes_are_run_and_merged(tmp_path):
