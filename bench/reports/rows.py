@@ -24,6 +24,7 @@ class Row:
     theirs: typing.Optional[float] = None
     unit: str = ""
     why: str = ""  # It was not measured.
+    bar_ns: typing.Optional[float] = None  # What `ours` must not exceed, too.
 
     @property
     def group(self):
@@ -31,8 +32,10 @@ class Row:
 
     @property
     def used(self):
-        """How much of the bar is used: above 1 it is missed."""
-        return self.ratio / self.bar if self.ratio is not None and self.bar else None
+        """How much of the bar is used, of the one that is nearer: above 1 it is missed."""
+        if self.ratio is None or not self.bar:
+            return None
+        return max(self.ratio / self.bar, self.ours / self.bar_ns if self.bar_ns else 0.0)
 
 
 def verdict(result):
@@ -53,7 +56,8 @@ def rows_of(result):
         yield Row(result["bench"], part["bench"], found,
                   ratio if ratio is not None and math.isfinite(ratio) else None, part.get("bar"),
                   part.get("spread") or 0.0, part.get("runs", 0), part.get("peer") or "",
-                  part.get("ours_ns"), part.get("peer_ns"), part.get("unit", ""), part.get("unavailable", ""))
+                  part.get("ours_ns"), part.get("peer_ns"), part.get("unit", ""), part.get("unavailable", ""),
+                  part.get("bar_ns"))
 
 
 def rows(results):

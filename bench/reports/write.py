@@ -46,6 +46,8 @@ def summary(found):
 
 
 def sentence(row):
+    if row.bar_ns and row.ratio is not None and row.ratio <= row.bar:
+        return f"{row.name}: {number(row.ours)} {row.unit} where {number(row.bar_ns)} were asked for (spread {row.spread:.1%})"
     ratio = "without bound" if row.ratio is None else f"{row.ratio:.3f}"
     return f"{row.name}: {ratio} where {row.bar:.2f} was asked for, beside {row.peer or 'its limit'} (spread {row.spread:.1%})"
 

@@ -55,6 +55,15 @@ def test_losses_are_told_first_and_worst_first(tmp_path):
     assert "| processor | a & b |" in text and "other work | is running" in text
 
 
+def test_a_bar_in_nanoseconds_is_told():
+    """What uses little of the bar of its ratio may have missed this one."""
+    slow = rows([{**result("base-slow", 0.5, 1.0, ours_ns=75.0, bar_ns=60.0, unit="ns per step"), "ok": False}])
+    assert [write.sentence(row) for row in write.losses(slow)] == [
+        "base-slow: 75 ns per step where 60 were asked for (spread 5.0%)"]
+    assert slow[0].used == 1.25
+    assert rows([result("base-quick", 0.5, 1.0, ours_ns=15.0, bar_ns=60.0)])[0].used == 0.5
+
+
 def test_what_the_tests_notice_is_told(tmp_path):
     write.write(tmp_path, REPORT)
     assert "| module | kill ratio |\n| --- | ---: |\n| base < | 95.5 % |" in (tmp_path / "report.md").read_text()
