@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: what commands that come together are about is fetched together, each once and no more, and
- * what is odd about one of them ends the look ahead and changes no answer.
+ * what is odd about one of them ends the look ahead.
  * Method: count what is fetched (the linker's --wrap) while a session is told many of a kind. Which
  * answers are right is tested with each protocol, where input comes in portions of every size.
  */
@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 #include "cache/table.h"
-#include "support/converse.h"
+#include "support/conversation.h"
 #include "support/packets.h"
 
 #define K50  "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"
@@ -24,7 +24,6 @@
 
 enum { BINARY_GETKQ = 0x0d, BINARY_SETQ = 0x11, BINARY_NOOP = 0x0a };
 
-static struct converse *converse;
 static uint64_t fetched;
 static uint64_t buckets_fetched; /* Ahead or not. */
 
@@ -44,20 +43,6 @@ void __wrap_fw_table_prefetch_item(const struct fw_table_local *local, const str
 {
     fetched++;
     __real_fw_table_prefetch_item(local, key);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    converse = converse_create();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    converse_destroy(converse);
-    return 0;
 }
 
 /* If `count` commands like this, with a number for the #, come together, so many are fetched. */

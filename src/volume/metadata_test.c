@@ -147,7 +147,7 @@ static void test_set_aside(void **state)
     expect(1, 0, 0);
 }
 
-/* Nor can a group have no extent, or more than numbers are made for. */
+/* A group has an extent at least, and no more than numbers are made for. */
 static void test_sizes(void **state)
 {
     (void)state;
