@@ -58,6 +58,7 @@ enum fw_lock_rank {
     FW_RANK_COUNTERS = 83,      /* A leaf: counters of resources, and who has claimed what. */
     FW_RANK_DETAIL = 84,        /* A leaf: what `stats detail` counts per prefix of keys. */
     FW_RANK_DISK = 85,          /* A leaf: the lists between a disk and its threads. */
+    FW_RANK_HTTP = 86,          /* A leaf: the sockets of HTTP clients. */
     FW_RANK_BUCKET = 95,        /* No fw_mutex: see src/cache/bucket.h. */
     FW_RANK_CHANGES = 96,       /* A leaf: the log of changes; taken in holds of a table. */
     FW_RANK_CACHE_LOCKS = 97,   /* A leaf: who has locked which item; taken in holds of a table. */

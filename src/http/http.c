@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "http/page.h"
 #include "http/prometheus.h"
 #include "http/status.h"
@@ -18,6 +20,11 @@ struct fw_http {
     struct fw_http_shown shown;
     struct fw_address address;
     bool is_loopback;
+    struct fw_parker all_gone; /* Unparked for each client that goes while it is being closed. */
+    struct fw_mutex lock;      /* Guards what follows. */
+    bool is_closing;
+    uint32_t client_count;
+    int clients[CONNECTIONS]; /* Their sockets, in any order. */
 };
 
 /* ---- answers ---- */
@@ -161,6 +168,88 @@ static enum MHD_Result request_take(void *context, struct MHD_Connection *connec
     return answer(http, connection, path);
 }
 
+/* ---- clients ---- */
+
+static void client_came(struct fw_http *http, int fd)
+{
+    fw_mutex_lock(&http->lock);
+    bool has_place = http->client_count < CONNECTIONS;
+    if (has_place) {
+        http->clients[http->client_count++] = fd;
+    }
+    if (!has_place || http->is_closing) {
+        (void)shutdown(fd, SHUT_RDWR);
+    }
+    fw_mutex_unlock(&http->lock);
+}
+
+static void client_went(struct fw_http *http, int fd)
+{
+    uint32_t i = 0;
+    fw_mutex_lock(&http->lock);
+    while (i < http->client_count && http->clients[i] != fd) {
+        i++;
+    }
+    if (i < http->client_count) {
+        http->clients[i] = http->clients[--http->client_count];
+    }
+    if (http->is_closing) {
+        fw_unpark(&http->all_gone);
+    }
+    fw_mutex_unlock(&http->lock);
+}
+
+/* libmicrohttpd's call-backs. The socket is open in both. */
+static void client_notice(void *context, struct MHD_Connection *connection, void **place,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    (void)place;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info != NULL) {
+        (what == MHD_CONNECTION_NOTIFY_STARTED ? client_came : client_went)(context,
+                                                                            info->connect_fd);
+    }
+}
+
+static enum MHD_Result client_admit(void *context, const struct sockaddr *address, socklen_t length)
+{
+    struct fw_http *http = context;
+    (void)address;
+    (void)length;
+    fw_mutex_lock(&http->lock);
+    enum MHD_Result is_admitted = http->is_closing ? MHD_NO : MHD_YES;
+    fw_mutex_unlock(&http->lock);
+    return is_admitted;
+}
+
+static bool clients_are_gone(struct fw_http *http)
+{
+    fw_mutex_lock(&http->lock);
+    bool are_gone = http->client_count == 0;
+    fw_mutex_unlock(&http->lock);
+    return are_gone;
+}
+
+/*
+ * Lets nobody in any more, and waits until all have gone, which is soon: their sockets are shut.
+ *
+ * Without that libmicrohttpd 0.9.75 crashes if it is stopped while its thread answers a request
+ * that it cannot read.
+ */
+static void clients_end(struct fw_http *http)
+{
+    fw_mutex_lock(&http->lock);
+    http->is_closing = true;
+    for (uint32_t i = 0; i < http->client_count; i++) {
+        (void)shutdown(http->clients[i], SHUT_RDWR);
+    }
+    fw_mutex_unlock(&http->lock);
+    while (!clients_are_gone(http)) {
+        fw_park(&http->all_gone);
+    }
+}
+
 /* ---- open and close ---- */
 
 static bool address_is_loopback(const struct fw_address *address)
@@ -178,10 +267,11 @@ static int daemon_start(struct fw_http *http, const struct fw_address *address)
     flags |= address->any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0U;
     errno = 0;
     http->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, request_take, http, MHD_OPTION_SOCK_ADDR, &address->any,
+        flags, 0, client_admit, http, request_take, http, MHD_OPTION_SOCK_ADDR, &address->any,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PATIENCE_S,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, client_notice, http, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U,
+        MHD_OPTION_END);
     return http->daemon != NULL ? 0 : errno != 0 ? -errno : -EIO;
 }
 
@@ -201,10 +291,13 @@ int fw_http_open(struct fw_http **http, const char *address, const struct fw_htt
     if (made == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot serve HTTP");
     }
+    fw_mutex_init(&made->lock, FW_RANK_HTTP);
+    fw_parker_init(&made->all_gone);
     made->shown = *shown;
     made->is_loopback = address_is_loopback(&parsed);
     rc = daemon_start(made, &parsed);
     if (rc != 0) {
+        fw_mutex_fini(&made->lock);
         free(made);
         (void)fw_reason_errno(reason, rc, "cannot serve HTTP at %s", address);
         return -EADDRNOTAVAIL;
@@ -228,7 +321,9 @@ const struct fw_address *fw_http_address(const struct fw_http *http)
 void fw_http_close(struct fw_http *http)
 {
     if (http != NULL) {
+        clients_end(http);
         MHD_stop_daemon(http->daemon);
+        fw_mutex_fini(&http->lock);
         free(http);
     }
 }

@@ -53,6 +53,15 @@ FW_LIBRARY_CALL(&microhttpd, const char *, MHD_lookup_connection_value,
                 (struct MHD_Connection * connection, enum MHD_ValueKind kind, const char *key),
                 (connection, kind, key), NULL)
 
+const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *connection,
+                                                        enum MHD_ConnectionInfoType type, ...)
+{
+    typedef const union MHD_ConnectionInfo *info_get(struct MHD_Connection *,
+                                                     enum MHD_ConnectionInfoType, ...);
+    info_get *get = (info_get *)fw_library_find(&microhttpd, "MHD_get_connection_info");
+    return get != NULL ? get(connection, type) : NULL;
+}
+
 const union MHD_DaemonInfo *MHD_get_daemon_info(struct MHD_Daemon *daemon,
                                                 enum MHD_DaemonInfoType type, ...)
 {

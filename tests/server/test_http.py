@@ -3,6 +3,7 @@
 through it disturbs those who are served.
 Method: HTTP requests, right and hostile, to a running server with clients beside. promtool judges the metrics."""
 
+import contextlib
 import http.client
 import json
 import pathlib
@@ -12,7 +13,7 @@ import socket
 import subprocess
 
 import pytest
-from served import START_S, Served, wait_for
+from served import START_S, Busy, Served, wait_for
 
 NO_SOCKET, USAGE = 71, 64
 
@@ -121,7 +122,7 @@ def test_the_page_needs_nothing_from_elsewhere(fairway):
 
 
 def test_healthy_and_ready_until_it_drains(fairway):
-    with Watched(fairway, "--drain-limit", "60s", "-t", "1") as server, server.connect() as slow:
+    with Watched(fairway, "--drain-limit", "1000s", "-t", "1") as server, server.connect() as slow:
         assert server.ask("/healthz").status == 200
         assert server.ask("/readyz").status == 200
         # A reply that nobody fetches keeps the server from ending.
@@ -201,7 +202,22 @@ def test_hostile_requests_harm_nobody(fairway):
         for _ in range(300):
             server.send(hostile(random_))
         assert client.get(b"a") == b"1"
-        assert server.ask("/healthz").status == 200
+        wait_for(lambda: is_healthy(server))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_it_ends_amid_hostile_requests(fairway, seed):
+    """In particular while an answer to a bad request is being made."""
+    random_ = random.Random(seed)
+    with Watched(fairway, "-t", "1") as server:
+        def once():
+            with contextlib.suppress(OSError):  # It has ended.
+                server.send(hostile(random_))
+        with Busy(once), Busy(once):
+            for _ in range(20):
+                server.send(hostile(random_))
+            server.process.terminate()
+            server.process.wait(START_S)
 
 
 def is_healthy(server):
