@@ -18,6 +18,7 @@ enum {
     BATCH_SIZE = 64 * 1024,         /* Bytes given to the target at once. */
     RATE_INTERVAL_NS = FW_NS_PER_S, /* How often the speed of ticks is measured anew. */
     RATE_INTERVAL_MIN_NS = 10 * FW_NS_PER_US, /* Less says nothing. */
+    LOOKS = 3,                                /* At the clocks; the fastest counts. */
 };
 static_assert(BATCH_SIZE >= 4 * FW_LOG_LINE_MAX, "a batch is several lines");
 
@@ -170,12 +171,43 @@ static void anchor_publish(void) FW_REQUIRES(writer.lock)
     atomic_store_explicit(&arena->anchor_current, next, memory_order_release);
 }
 
+/* All clocks at the same moment. */
+struct moment {
+    int64_t ticks;
+    int64_t now_ns;
+    int64_t wall_ns;
+};
+
+/*
+ * The thread may lose its processor between two of the clocks. The time of every line in the pass
+ * would then be wrong by as much. So it looks several times, and the fastest look counts.
+ */
+static struct moment moment_take(void)
+{
+    struct moment best = {.ticks = 0};
+    uint64_t best_span = UINT64_MAX;
+    for (int i = 0; i < LOOKS && best_span > 0; i++) {
+        uint64_t ticks = fw_clock_ticks();
+        struct moment moment = {.ticks = (int64_t)ticks,
+                                .now_ns =
+                                    fw_clock_ticks_are_ns() ? (int64_t)ticks : fw_clock_now_ns(),
+                                .wall_ns = fw_clock_wall_ns()};
+        uint64_t span = fw_clock_ticks() - ticks;
+        if (span < best_span) {
+            best_span = span;
+            best = moment;
+        }
+    }
+    return best;
+}
+
 /* Looks at the clocks, and measures the rate if enough time has passed for that. */
 static void anchor_move(void) FW_REQUIRES(writer.lock)
 {
-    writer.anchor.ticks = (int64_t)fw_clock_ticks();
-    writer.anchor.wall_ns = fw_clock_wall_ns();
-    int64_t now_ns = fw_clock_ticks_are_ns() ? writer.anchor.ticks : fw_clock_now_ns();
+    const struct moment moment = moment_take();
+    writer.anchor.ticks = moment.ticks;
+    writer.anchor.wall_ns = moment.wall_ns;
+    int64_t now_ns = moment.now_ns;
     int64_t passed_ns = now_ns - writer.rate_now_ns;
     int64_t passed = writer.anchor.ticks - writer.rate_ticks;
     bool is_first = writer.anchor.ns_per_tick == 0; /* Better a rough one than none. */
@@ -192,8 +224,9 @@ void fw_log_writer_begin(void)
 {
     fw_mutex_lock(&writer.lock);
     writer.anchor = (struct fw_log_anchor){.ns_per_tick = fw_clock_ticks_are_ns() ? 1 : 0};
-    writer.rate_ticks = (int64_t)fw_clock_ticks();
-    writer.rate_now_ns = fw_clock_ticks_are_ns() ? writer.rate_ticks : fw_clock_now_ns();
+    const struct moment moment = moment_take();
+    writer.rate_ticks = moment.ticks;
+    writer.rate_now_ns = moment.now_ns;
     do {
         anchor_move();
     } while (writer.anchor.ns_per_tick == 0);

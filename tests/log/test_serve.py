@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-SECONDS_MAX = 30
+from support.patience import PATIENCE_S
 
 
 def wait_for(condition):
     """Lines come when the writer has written them; that they come at all is what is tested."""
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -52,7 +52,7 @@ def test_sighup_opens_the_file_again(serve, tmp_path):
     process.send_signal(signal.SIGHUP)
     wait_for(log.exists)
     process.terminate()
-    assert process.wait(SECONDS_MAX) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert "listening on" in moved.read_text()
     assert "stopping: signal TERM" in log.read_text()
     assert "stopping" not in moved.read_text()
@@ -72,7 +72,7 @@ def test_journald_gets_priorities(serve):
     status = os.fstat(servers.fileno())
     serve(stderr=servers, env={"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
     servers.close()
-    ours.settimeout(SECONDS_MAX)
+    ours.settimeout(PATIENCE_S)
     with ours.makefile() as lines:
         assert lines.readline().startswith("<5>server [fairway] listening on ")
     ours.close()
@@ -93,7 +93,7 @@ def test_a_killed_server_is_recovered(fairway, serve, tmp_path, signal_number):
     process = serve("--log-file", log, "--log-map-directory", tmp_path)
     wait_for(lambda: "listening on" in contents(log))
     process.send_signal(signal_number)
-    assert process.wait(SECONDS_MAX) != 0  # Sanitizers make an exit of their own of SIGSEGV.
+    assert process.wait(PATIENCE_S) != 0  # Sanitizers make an exit of their own of SIGSEGV.
     ring, = tmp_path.glob(f"fairway-log.{process.pid}.*")
     done = subprocess.run([fairway, "log", "recover", "--format", "json", ring],
                           capture_output=True, text=True, check=False)
@@ -110,6 +110,6 @@ def test_options_that_make_no_sense(fairway, tmp_path):
             (["--log-map-directory", tmp_path / "none"],
              f"cannot make a file of .* KiB in {tmp_path}/none: No such file or directory")):
         done = subprocess.run([fairway, "serve", *options], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=SECONDS_MAX, check=False)
+                              stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
         assert done.returncode in (1, os.EX_USAGE)
         assert re.fullmatch(f"fairway: {message}\n", done.stderr)
