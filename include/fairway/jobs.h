@@ -59,8 +59,10 @@
  * for those it waits for, requests say which level of the hierarchy they are: services (lane 0)
  * that run as long as the program, feeders (lane 1) that post units, units (lane 2), and parts of
  * units (lane 3). A policy limits lanes 0 to 2 to percentages of the threads and of the slots. A
- * request may wait only for lanes above its own; one that waits otherwise is told so
- * (FW_REJOIN_REFUSED, -EDEADLK) and does not hang.
+ * request may wait only for lanes that its policy declares, and a policy can declare only lanes
+ * above the waiter's own. Any other wait is refused (FW_REJOIN_REFUSED, -EDEADLK) and does not
+ * hang. A rejoin is judged by all lanes in which requests of the owner were posted since the owner
+ * last had none. So a request cannot wait for itself either: its own lane is one of its owner's.
  *
  * Threads. There are the workers and one monitor, which starts them, reviews settings, times
  * commands, records, and writes the log if asked to. Nobody polls: scheduler and dispatcher are
@@ -290,7 +292,7 @@ enum fw_rejoin {
     FW_REJOIN_RETURNED,   /* *job is a finished request, and the caller's. */
     FW_REJOIN_NONE_READY, /* Some wait or run, none is finished. */
     FW_REJOIN_NONE_EXIST, /* The owner has no request. */
-    FW_REJOIN_REFUSED,    /* The running request may not wait: its lane declared no such wait. */
+    FW_REJOIN_REFUSED,    /* The running request may not wait for the lanes of this owner. */
 };
 
 /* Returns a finished request of `owner`, each exactly once, in the order they were finished. */

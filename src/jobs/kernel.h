@@ -204,7 +204,7 @@ static inline struct fw_jobs_running *fw_jobs_self_running(const struct fw_jobs 
     return self != NULL && self->depth > 0 ? &self->running[self->depth - 1] : NULL;
 }
 
-/* True if the running request may wait for one of these lanes. */
+/* True if the running request may wait for all of these lanes. */
 bool fw_jobs_may_wait(const struct fw_jobs *jobs, uint32_t lanes);
 
 /* The present tick of ageing, 0 without it. Under front; role has its own reading. */

@@ -75,6 +75,7 @@ struct fw_jobs_owner *fw_owner_get(struct fw_owners *owners, const void *address
     owner->address = address;
     owner->bucket_next = *bucket;
     owner->taken_first = NULL;
+    owner->lanes = 0;
     fw_list_init(&owner->waiters);
     owner->ready_first = NULL;
     owner->ready_last = NULL;

@@ -53,6 +53,7 @@ struct fw_jobs_owner {
     const void *address;
     struct fw_jobs_owner *bucket_next;
     struct fw_job *taken_first; /* From `done`, oldest first. */
+    uint32_t lanes;             /* Bits: where its requests were posted since it last had none. */
     struct fw_list waiters;
 
     /* Under role. */
@@ -89,9 +90,10 @@ struct fw_jobs_owner *fw_owner_find(const struct fw_owners *owners, const void *
 /* The same, made if there is none. NULL: there are too many. */
 struct fw_jobs_owner *fw_owner_get(struct fw_owners *owners, const void *address);
 
-/* One more request. */
-static inline void fw_owner_expect(struct fw_jobs_owner *owner)
+/* One more request, of this lane. */
+static inline void fw_owner_expect(struct fw_jobs_owner *owner, uint32_t lane)
 {
+    owner->lanes |= 1U << lane;
     /* Relaxed: the request is not yet visible to anyone, and only the lock's holder writes. */
     uint64_t expected = atomic_load_explicit(&owner->expected, memory_order_relaxed);
     atomic_store_explicit(&owner->expected, expected + 1, memory_order_relaxed);

@@ -20,7 +20,7 @@ bool fw_jobs_may_wait(const struct fw_jobs *jobs, uint32_t lanes)
     if (running == NULL || (jobs->policy.mode & FW_JOBS_UNCHECKED) != 0) {
         return true;
     }
-    return (jobs->policy.lane_waits_for[fw_job_lane(running->flags)] & lanes) != 0;
+    return (lanes & ~jobs->policy.lane_waits_for[fw_job_lane(running->flags)]) == 0;
 }
 
 int64_t fw_jobs_tick(struct fw_jobs *jobs)
@@ -234,7 +234,7 @@ static int post_locked(struct fw_jobs *jobs, struct fw_job *job)
         slot_return(jobs, lane);
         return -ENOMEM;
     }
-    fw_owner_expect(job->record); /* Before it can be seen. */
+    fw_owner_expect(job->record, lane); /* Before it can be seen. */
     post_push(jobs, job);
     return 0;
 }

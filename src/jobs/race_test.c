@@ -316,18 +316,52 @@ static void waiting_run(struct fw_job_runnable *runnable, struct fw_job *job)
 }
 static struct fw_job_runnable waiting_runnable = {.run = waiting_run};
 
+static uint32_t lane_flags(uint32_t lane)
+{
+    return 3 - lane;
+}
+
+/* Every lane waits for every lane: what is above it, and nothing else. */
 static void test_undeclared_rejoin(void **state)
+{
+    (void)state;
+    for (uint32_t pair = 0; pair < FW_JOBS_LANES * FW_JOBS_LANES; pair++) {
+        uint32_t lane = pair / FW_JOBS_LANES, child_lane = pair % FW_JOBS_LANES;
+        bool is_declared = child_lane > lane;
+        struct fw_jobs *jobs = jobs_start(&policy);
+        struct gate gate = {.is_open = is_declared}, open = {.is_open = true};
+        struct waiting waiting = {.jobs = jobs,
+                                  .before = {.gate = &open},
+                                  .child = {.gate = &gate},
+                                  .child_flags = lane_flags(child_lane)};
+        assert_int_equal(fw_jobs_post(jobs, &waiting.job, &waiting_runnable, &gate, 0,
+                                      lane_flags(lane) | FW_JOB_REJOINABLE),
+                         0);
+        assert_int_equal(rejoin_all(jobs, &gate), 1);
+        assert_int_equal(waiting.post_result, 0);
+        assert_int_equal(waiting.answer, is_declared ? FW_REJOIN_NONE_EXIST : FW_REJOIN_REFUSED);
+        atomic_store(&gate.is_open, true);
+        jobs_end(jobs);
+    }
+}
+
+/* A feeder that is one of its owner's requests, beside units that it may wait for. */
+static void test_a_request_does_not_wait_for_itself(void **state)
 {
     (void)state;
     struct fw_jobs *jobs = jobs_start(&policy);
     struct gate gate = {.is_open = false}, open = {.is_open = true};
-    struct waiting part = {.jobs = jobs, .before = {.gate = &open}, .child = {.gate = &gate}};
-    assert_int_equal(fw_jobs_post(jobs, &part.job, &waiting_runnable, &gate, 0, FW_JOB_REJOINABLE),
+    struct waiting feeder = {.jobs = jobs,
+                             .before = {.gate = &open},
+                             .child = {.gate = &gate},
+                             .child_flags = FW_JOB_UNIT};
+    assert_int_equal(fw_jobs_post(jobs, &feeder.job, &waiting_runnable, &feeder, 0,
+                                  FW_JOB_FEEDER | FW_JOB_REJOINABLE),
                      0);
-    assert_int_equal(rejoin_all(jobs, &gate), 1);
-    assert_int_equal(part.post_result, 0);
-    assert_int_equal(part.answer, FW_REJOIN_REFUSED);
+    gate_await(&gate, 1);
     atomic_store(&gate.is_open, true);
+    assert_int_equal(rejoin_all(jobs, &feeder), 1);
+    assert_int_equal(feeder.answer, FW_REJOIN_REFUSED);
     jobs_end(jobs);
 }
 
@@ -365,24 +399,30 @@ static void test_undeclared_post(void **state)
     jobs_end(jobs);
 }
 
-/* J23: at every start of a request the sums over the lower lanes are within their limits. */
-static _Atomic int lane_running[FW_JOBS_LANES];
+/*
+ * J23: at every start of a request the sums over the lower lanes are within their limits. All lanes
+ * are counted in one word, sixteen bits each: read one after the other they would be of different
+ * moments, and their sum of none.
+ */
+enum { LANE_BITS = 16 };
+static _Atomic uint64_t lanes_running;
 static _Atomic uint32_t lane_violations;
 
 static void laned_run(struct fw_job_runnable *runnable, struct fw_job *job)
 {
     (void)runnable;
-    static const int limits[FW_JOBS_LANES] = {1, 3, 5, 10};
-    uint32_t lane = fw_job_lane(job->flags);
-    atomic_fetch_add(&lane_running[lane], 1);
-    int sum = 0;
+    static const uint64_t limits[FW_JOBS_LANES] = {1, 3, 5, 10};
+    uint64_t one = UINT64_C(1) << (LANE_BITS * fw_job_lane(job->flags));
+    uint64_t running = atomic_fetch_add(&lanes_running, one) + one;
+    uint64_t sum = 0;
     for (uint32_t k = 0; k < FW_JOBS_LANES; k++) {
-        sum += atomic_load(&lane_running[k]);
+        sum += running >> (LANE_BITS * k) & UINT16_MAX;
         if (sum > limits[k]) {
             atomic_fetch_add(&lane_violations, 1);
         }
     }
-    atomic_fetch_sub(&lane_running[lane], 1);
+    pause_briefly(); /* So that many run at the same time. */
+    atomic_fetch_sub(&lanes_running, one);
 }
 static struct fw_job_runnable laned_runnable = {.run = laned_run};
 
@@ -811,6 +851,7 @@ int main(void)
         cmocka_unit_test_setup(test_tree_with_help, setup),
         cmocka_unit_test_setup(test_help_own_only, setup),
         cmocka_unit_test_setup(test_undeclared_rejoin, setup),
+        cmocka_unit_test_setup(test_a_request_does_not_wait_for_itself, setup),
         cmocka_unit_test_setup(test_undeclared_post, setup),
         cmocka_unit_test_setup(test_lane_sums, setup),
         cmocka_unit_test_setup(test_handles, setup),

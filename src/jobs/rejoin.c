@@ -150,7 +150,6 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
     FW_ASSERT(timeout_ns >= 0);
     int64_t deadline_ns =
         timeout_ns == FW_JOBS_FOREVER ? FW_JOBS_FOREVER : fw_clock_now_ns() + timeout_ns;
-    bool may_wait = fw_jobs_may_wait(jobs, (1U << FW_JOBS_LANES) - 1);
     bool in_time = true;
     bool has_spun = false;
     struct fw_list woken;
@@ -164,7 +163,7 @@ enum fw_rejoin fw_jobs_rejoin_wait(struct fw_jobs *jobs, const void *owner, uint
         if (answer != FW_REJOIN_NONE_READY || !in_time) {
             break;
         }
-        if (!may_wait) {
+        if (!fw_jobs_may_wait(jobs, record->lanes)) {
             answer = FW_REJOIN_REFUSED;
             break;
         }

@@ -799,7 +799,7 @@ static void early_request(void *argument)
            true); /* The bug: it is over before its sibling counts. */
     fw_mutex_lock(&early.front);
     SIM_EXPECT(!early.none_exist); /* The sibling would run now. */
-    fw_owner_expect(early.record);
+    fw_owner_expect(early.record, 3);
     (void)(fw_owner_over(early.record) == true);
     fw_mutex_unlock(&early.front);
 }
@@ -812,7 +812,7 @@ static void early_run(void)
     FW_ASSERT(rc == 0);
     early.record = fw_owner_get(&early.owners, &early);
     FW_ASSERT(early.record != NULL);
-    fw_owner_expect(early.record);
+    fw_owner_expect(early.record, 3);
     struct fw_thread thread;
     rc = fw_thread_create(&thread, "request", early_request, NULL);
     FW_ASSERT(rc == 0);

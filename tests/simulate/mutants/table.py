@@ -417,7 +417,7 @@ MUTANTS = [
              "    return fw_changes_head(link->repl->changes);\n")]),
     Mutant("numbers-of-the-old-master-given-again", REPL, "repl",
            "a new master gives out CAS that the old one gave, and that it never heard of",
-           [("        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);\n",
+           [("        fw_table_take_numbers(table, fw_table_number(table) + numbers_unheard(repl));\n",
              "")]),
     Mutant("torn-slave-goes-on", FOLLOW, "repl-faults",
            "a slave whose copy was cut off comes back as if it had everything",
