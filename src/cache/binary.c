@@ -271,7 +271,9 @@ enum fw_parsed fw_binary_refuse(struct fw_session *session, struct fw_cache_loca
     if (request.value_length > 0 && commands[request.opcode].value == VALUE_ANY) {
         fw_session_swallow(session, request.value_length);
     }
-    return fw_binary_fail(&request, FW_BINARY_BUSY);
+    const char *why = local->gate->refusal;
+    return why == NULL ? fw_binary_fail(&request, FW_BINARY_BUSY)
+                       : fw_binary_answer_text(&request, FW_BINARY_BUSY, why);
 }
 
 void fw_binary_show_request(struct fw_text *text, const char *bytes, size_t size)

@@ -168,10 +168,8 @@ static enum fw_parsed store_begin(struct fw_binary *request, const struct fw_key
         struct fw_pending *pending = fw_pending_create(request->session, request->local,
                                                        request->value_length, "", 0, &outcome);
         if (pending != NULL) {
-            struct fw_body *body = pending->store.body;
             pending->complete = store_complete;
             pending->store = *store;
-            pending->store.body = body;
             pending->opaque = request->opaque;
             pending->opcode = request->opcode;
             pending->key_length = (uint8_t)key->length;

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "cache/detail.h"
 #include "cache/locks.h"
+#include "cache/verbose.h"
 #include "io/clock.h"
 
 enum { RELATIVE_MAX_S = 60 * 60 * 24 * 30, LONG_AGO = 1 };
@@ -110,11 +111,25 @@ uint32_t fw_cache_clock(const struct fw_cache *cache, int64_t now_ns)
     return seconds > UINT32_MAX ? UINT32_MAX : (uint32_t)seconds;
 }
 
+/* Once a round is often enough: each thread draws far fewer numbers in one than are kept. */
+static void numbers_end(struct fw_cache *cache)
+{
+    /* Relaxed: it is said once, and nothing else comes with it. */
+    if (!atomic_exchange_explicit(&cache->is_used_up, true, memory_order_relaxed)) {
+        FW_LOG(cache, ERROR,
+               "the item numbers are used up: clients can read and flush, but change nothing; "
+               "to begin again stop its slaves, restart it and then start them");
+    }
+}
+
 void fw_cache_local_set_time(struct fw_cache_local *local, int64_t now_ns)
 {
     struct fw_cache *cache = local->cache;
     local->now = fw_cache_clock(cache, now_ns);
     fw_table_local_set_now(local->table, local->now);
+    if (FW_UNLIKELY(fw_table_is_used_up(cache->table))) {
+        numbers_end(cache);
+    }
     /* Relaxed: the exchange decides who flushes, and the table orders the flush itself. */
     uint32_t at = atomic_load_explicit(&cache->flush_at, memory_order_relaxed);
     if (FW_UNLIKELY(at != 0 && local->now >= at) &&

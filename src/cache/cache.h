@@ -102,17 +102,22 @@ struct fw_cache {
     _Atomic int64_t paused_ns; /* The clock stands still there; 0: it goes. */
     atomic_bool is_read_only;  /* It is a replica's: clients change nothing. Relaxed: a rule of
                                   thumb;  who changes it sees to it that nobody is at it. */
+    atomic_bool is_used_up;    /* The table has no numbers left: clients change nothing. Relaxed. */
     _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
+    /* The same at the master of this replica, by our clock; taken over by who becomes master. */
+    _Atomic uint32_t master_flush_at;
     /* What was counted when `stats reset` came: shown is what came since. Relaxed: only shown. */
     _Atomic uint64_t counted_before[FW_CACHE_COUNTERS];
     _Atomic uint64_t table_before[FW_CACHE_TABLE_COUNTERS];
 };
 
 enum fw_command_class { FW_COMMAND_READ, FW_COMMAND_WRITE, FW_COMMAND_ADMIN };
+enum { FW_GATE_REFUSAL_MAX = 200 };
 enum fw_gate { FW_GATE_PASS, FW_GATE_HOLD, FW_GATE_REFUSE };
 
 /* Who is asked before each command is executed; gate.h says what comes of the answers. */
 struct fw_cache_gate {
+    const char *refusal; /* Why, of at most FW_GATE_REFUSAL_MAX bytes; NULL: out of capacity. */
     enum fw_gate (*ask)(struct fw_cache_gate *gate, enum fw_command_class class, const char *key,
                         size_t length);
 };
@@ -126,6 +131,13 @@ struct fw_cache_local {
     struct fw_notice notice;
     struct fw_reply reply;
 };
+
+/* May clients change items? */
+static inline bool fw_cache_takes_writes(const struct fw_cache *cache)
+{
+    return !atomic_load_explicit(&cache->is_read_only, memory_order_relaxed) &&
+           !atomic_load_explicit(&cache->is_used_up, memory_order_relaxed);
+}
 
 /* May a client flush it? */
 static inline bool fw_cache_can_flush(const struct fw_cache *cache)

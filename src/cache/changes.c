@@ -60,6 +60,8 @@ static void wants_set(struct fw_changes *changes)
 {
     uint32_t wants = changes->history == 0 ? 0 : FW_CHANGES_ON;
     wants |= changes->reclaim_count > 0 ? FW_CHANGES_RECLAIMED : 0;
+    changes->has_expired = changes->has_expired && changes->history != 0;
+    wants |= changes->has_expired ? FW_CHANGES_EXPIRED : 0;
     /* Seq-cst, for the load in fw_table_flush(), which has no bucket's lock to order it. */
     atomic_store(&changes->wants, wants);
 }
@@ -126,15 +128,16 @@ static int ring_make(struct fw_changes *changes, uint64_t size)
     return has_ring ? 0 : -ENOMEM;
 }
 
-int fw_changes_enter(struct fw_changes *changes, uint64_t size, bool wants_reclaimed,
-                     uint64_t *history, uint64_t *position, bool *can_go_on)
+int fw_changes_enter(struct fw_changes *changes, uint64_t size, uint32_t wants, uint64_t *history,
+                     uint64_t *position, bool *can_go_on)
 {
     int rc = ring_make(changes, size);
     if (rc != 0) {
         return rc;
     }
     fw_mutex_lock(&changes->lock);
-    changes->reclaim_count += wants_reclaimed ? 1 : 0;
+    changes->reclaim_count += (wants & FW_CHANGES_RECLAIMED) != 0 ? 1 : 0;
+    changes->has_expired |= (wants & FW_CHANGES_EXPIRED) != 0;
     wants_set(changes);
     uint64_t head = head_of(changes);
     *can_go_on = *history == changes->history && *position >= changes->tail && *position <= head;
@@ -144,12 +147,12 @@ int fw_changes_enter(struct fw_changes *changes, uint64_t size, bool wants_recla
     return 0;
 }
 
-void fw_changes_leave(struct fw_changes *changes, bool wanted_reclaimed, uint64_t position)
+void fw_changes_leave(struct fw_changes *changes, uint32_t wanted, uint64_t position)
 {
     fw_mutex_lock(&changes->lock);
     FW_ASSERT(changes->reader_count > 0);
     changes->reader_count--;
-    changes->reclaim_count -= wanted_reclaimed ? 1 : 0;
+    changes->reclaim_count -= (wanted & FW_CHANGES_RECLAIMED) != 0 ? 1 : 0;
     bool is_ahead = changes->left < position;
     changes->left = is_ahead ? position : changes->left;
     wants_set(changes);
@@ -220,7 +223,7 @@ bool fw_change_next(const char **bytes, const char *end, struct fw_change *chang
     change->number = word & ((UINT64_C(1) << NUMBER_BITS) - 1);
     change->key_length = (uint8_t)at[HEADER - 1];
     change->key = at + HEADER;
-    bool is_right = change->kind == FW_CHANGE_FLUSH
+    bool is_right = change->kind == FW_CHANGE_FLUSH || change->kind == FW_CHANGE_LATER
                         ? change->key_length == 0
                         : (change->kind == FW_CHANGE_KEY || change->kind == FW_CHANGE_TOUCH) &&
                               change->key_length > 0 && change->key_length <= FW_ITEM_KEY_MAX;

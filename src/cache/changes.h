@@ -57,18 +57,20 @@ enum {
 enum {
     FW_CHANGES_ON = 1,
     FW_CHANGES_RECLAIMED = 2, /* Also what expired or was flushed, as it is found. */
+    FW_CHANGES_EXPIRED = 4,   /* Also what expired, as it is found. */
 };
 
 enum fw_change_kind {
     FW_CHANGE_KEY = 1, /* Written or removed: look. */
     FW_CHANGE_TOUCH,   /* Only its expiry time or its bits, and only if it still has the number. */
     FW_CHANGE_FLUSH,   /* All items with a lower number are gone. */
+    FW_CHANGE_LATER,   /* A flush was put off, or is to come no more: look. */
 };
 
 /* One change, as read. The key lies in the reader's buffer. */
 struct fw_change {
     enum fw_change_kind kind;
-    uint8_t key_length; /* 0: FLUSH. */
+    uint8_t key_length; /* 0: FLUSH, LATER. */
     uint64_t number;
     const char *key;
 };
@@ -84,6 +86,7 @@ struct fw_changes {
     uint64_t history;       /* Never 0 while it is on. */
     uint32_t reader_count;
     uint32_t reclaim_count; /* Of them, those who want FW_CHANGES_RECLAIMED. */
+    bool has_expired;       /* One of this history wanted FW_CHANGES_EXPIRED, and may come back. */
 };
 
 void fw_changes_init(struct fw_changes *changes);
@@ -95,7 +98,7 @@ static inline bool fw_changes_wants(const struct fw_changes *changes, uint32_t w
     return FW_UNLIKELY((atomic_load_explicit(&changes->wants, memory_order_relaxed) & what) != 0);
 }
 
-/* Writes a change down. In the hold of its key, or, for FLUSH, after the flush. */
+/* Writes a change down. In the hold of its key, or, for FLUSH and LATER, after it. */
 void fw_changes_append(struct fw_changes *changes, enum fw_change_kind kind, uint64_t number,
                        const char *key, uint8_t key_length);
 
@@ -104,10 +107,11 @@ void fw_changes_append(struct fw_changes *changes, enum fw_change_kind kind, uin
  * on from there. False: it has to copy everything, and then to read from *position, which is set to
  * the head. *history is set in any case. Every change that begins after the return is written down;
  * one whose hold has begun before is either written down or seen by who then holds its bucket.
+ * `wants`: 0, RECLAIMED or EXPIRED; leave() gets the same.
  */
-FW_MUST_CHECK int fw_changes_enter(struct fw_changes *changes, uint64_t size, bool wants_reclaimed,
+FW_MUST_CHECK int fw_changes_enter(struct fw_changes *changes, uint64_t size, uint32_t wants,
                                    uint64_t *history, uint64_t *position, bool *can_go_on);
-void fw_changes_leave(struct fw_changes *changes, bool wanted_reclaimed, uint64_t position);
+void fw_changes_leave(struct fw_changes *changes, uint32_t wanted, uint64_t position);
 
 /*
  * Copies whole changes from *position on to the buffer and moves *position behind them. Returns how

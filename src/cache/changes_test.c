@@ -25,7 +25,7 @@ static uint64_t enter(struct fw_changes *changes, uint64_t *position)
     uint64_t history = 0;
     bool can_go_on = true;
     *position = 0;
-    assert_int_equal(fw_changes_enter(changes, SIZE, false, &history, position, &can_go_on), 0);
+    assert_int_equal(fw_changes_enter(changes, SIZE, 0, &history, position, &can_go_on), 0);
     assert_false(can_go_on);
     assert_int_not_equal(history, 0);
     return history;
@@ -81,7 +81,7 @@ static void test_all_is_read_in_order_round_and_round(void **state)
         expect(&changes, &position, first, number);
     }
     assert_true(position > 4 * (uint64_t)SIZE);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     fw_changes_fini(&changes);
 }
 
@@ -103,7 +103,7 @@ static void test_who_is_too_slow_is_told(void **state)
     assert_true(fw_changes_has_lost(&changes, begin));
     assert_int_equal(fw_changes_read(&changes, &position, batch), -EOVERFLOW);
     assert_int_equal(position, begin);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     fw_changes_fini(&changes);
 }
 
@@ -119,28 +119,28 @@ static void test_who_comes_back_goes_on(void **state)
         append(&changes, i);
     }
     expect(&changes, &position, 0, 10);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     assert_true(fw_changes_wants(&changes, FW_CHANGES_ON));
     for (uint32_t i = 10; i < 20; i++) {
         append(&changes, i);
     }
     uint64_t claimed = position;
-    assert_int_equal(fw_changes_enter(&changes, SIZE, false, &history, &claimed, &can_go_on), 0);
+    assert_int_equal(fw_changes_enter(&changes, SIZE, 0, &history, &claimed, &can_go_on), 0);
     assert_true(can_go_on);
     assert_int_equal(claimed, position);
     expect(&changes, &claimed, 10, 20);
-    fw_changes_leave(&changes, false, claimed);
+    fw_changes_leave(&changes, 0, claimed);
     /* Another history, or a position that never was, is not believed. */
     uint64_t other = history + 2;
-    assert_int_equal(fw_changes_enter(&changes, SIZE, false, &other, &position, &can_go_on), 0);
+    assert_int_equal(fw_changes_enter(&changes, SIZE, 0, &other, &position, &can_go_on), 0);
     assert_false(can_go_on);
     assert_int_equal(position, claimed);
     assert_int_equal(other, history);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     position = claimed + 1;
-    assert_int_equal(fw_changes_enter(&changes, SIZE, false, &history, &position, &can_go_on), 0);
+    assert_int_equal(fw_changes_enter(&changes, SIZE, 0, &history, &position, &can_go_on), 0);
     assert_false(can_go_on);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     fw_changes_fini(&changes);
 }
 
@@ -155,7 +155,7 @@ static void test_it_goes_off_when_nobody_can_go_on(void **state)
     uint64_t history = enter(&changes, &position);
     assert_true(fw_changes_wants(&changes, FW_CHANGES_ON));
     assert_false(fw_changes_wants(&changes, FW_CHANGES_RECLAIMED));
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     uint32_t number = 0;
     while (fw_changes_wants(&changes, FW_CHANGES_ON)) {
         append(&changes, number++);
@@ -163,11 +163,12 @@ static void test_it_goes_off_when_nobody_can_go_on(void **state)
     }
     assert_true(number > SIZE / 300);
     uint64_t before = history;
-    assert_int_equal(fw_changes_enter(&changes, SIZE, true, &history, &position, &can_go_on), 0);
+    assert_int_equal(
+        fw_changes_enter(&changes, SIZE, FW_CHANGES_RECLAIMED, &history, &position, &can_go_on), 0);
     assert_false(can_go_on);
     assert_int_not_equal(history, before);
     assert_true(fw_changes_wants(&changes, FW_CHANGES_RECLAIMED));
-    fw_changes_leave(&changes, true, position);
+    fw_changes_leave(&changes, FW_CHANGES_RECLAIMED, position);
     assert_false(fw_changes_wants(&changes, FW_CHANGES_RECLAIMED));
     fw_changes_fini(&changes);
 }
@@ -190,12 +191,12 @@ static void test_forgetting_ends_the_history(void **state)
     assert_int_equal(shown, 0);
     assert_false(fw_changes_wants(&changes, FW_CHANGES_ON));
     assert_int_equal(fw_changes_read(&changes, &position, batch), -EOVERFLOW);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     uint64_t after = enter(&changes, &position);
     assert_int_not_equal(after, history);
     append(&changes, 7);
     expect(&changes, &position, 7, 8);
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     fw_changes_fini(&changes);
 }
 
@@ -221,7 +222,7 @@ static void test_a_false_position_does_no_harm(void **state)
         }
         assert_true(from <= fw_changes_head(&changes));
     }
-    fw_changes_leave(&changes, false, position);
+    fw_changes_leave(&changes, 0, position);
     fw_changes_fini(&changes);
 }
 
@@ -240,14 +241,16 @@ static void watch(struct watched *watched, bool wants_reclaimed)
     watched->converse = converse_create();
     watched->changes = fw_table_changes(watched->converse->cache.table);
     watched->position = 0;
-    assert_int_equal(fw_changes_enter(watched->changes, SIZE, wants_reclaimed, &history,
+    assert_int_equal(fw_changes_enter(watched->changes, SIZE,
+                                      wants_reclaimed ? FW_CHANGES_RECLAIMED : 0, &history,
                                       &watched->position, &can_go_on),
                      0);
 }
 
 static void unwatch(struct watched *watched, bool wanted_reclaimed)
 {
-    fw_changes_leave(watched->changes, wanted_reclaimed, watched->position);
+    fw_changes_leave(watched->changes, wanted_reclaimed ? FW_CHANGES_RECLAIMED : 0,
+                     watched->position);
     converse_destroy(watched->converse);
 }
 

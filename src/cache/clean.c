@@ -147,7 +147,7 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
     size_t done = size;
     if (slot == NULL) {
         ; /* It was dead. */
-    } else if (fw_local_absence(local, item) != FW_ABSENT) {
+    } else if (fw_local_may_reclaim(local, fw_local_absence(local, item))) {
         fw_local_reclaim(local, bucket, slot);
     } else if (has_room && clean_keeps(local, item)) {
         clean_move(local, slot, hash);

@@ -211,6 +211,9 @@ int fw_dump_open(struct fw_dump_reader *reader, struct fw_reason *reason)
     }
     reader->header = (struct fw_dump_header){.made_s = (int64_t)fw_le64_get(bytes + 16),
                                              .number = fw_le64_get(bytes + 24)};
+    if (reader->header.number >= FW_ITEM_NUMBER_END) {
+        return damaged(reason, 24, "a number that no item can have");
+    }
     return 0;
 }
 

@@ -54,7 +54,8 @@ enum {
 
 struct fw_dump_header {
     int64_t made_s;
-    uint64_t number; /* Above every CAS of the server it came from; 0: that is not known. */
+    uint64_t number; /* Above every CAS of the server it came from; 0: that is not known. Below
+                        FW_ITEM_NUMBER_END. */
 };
 
 struct fw_dump_item {

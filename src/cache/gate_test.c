@@ -187,6 +187,24 @@ static void test_refused_in_text(void **state)
     }
 }
 
+/* The gate may say why. */
+static void test_refused_with_a_reason(void **state)
+{
+    (void)state;
+    gate.refusal = "ask another";
+    say("get r\r\nset r 0 0 1\r\n1\r\nget a\r\n",
+        "SERVER_ERROR ask another\r\nSERVER_ERROR ask another\r\nEND\r\n");
+    char why[FW_GATE_REFUSAL_MAX + 1];
+    memset(why, 'y', FW_GATE_REFUSAL_MAX);
+    why[FW_GATE_REFUSAL_MAX] = '\0';
+    gate.refusal = why;
+    for (int i = 0; i < 400; i++) { /* More than a reply has room for. */
+        converse_say(converse, "get r\r\n", 7, 0);
+    }
+    assert_int_equal(converse->replies_length, 400 * (FW_GATE_REFUSAL_MAX + 15));
+    gate.refusal = NULL;
+}
+
 /* ---- binary ---------------------------------------------------------------------------------- */
 
 static size_t request(char *to, uint8_t opcode, size_t extras, const char *key, size_t value)
@@ -241,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_when_it_is_asked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_in_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused_with_a_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(test_binary, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

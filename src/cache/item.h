@@ -13,7 +13,11 @@
  *
  * The *number* is the item's in the sequence of all that was ever written, and its CAS unless a
  * client chose another. It also says whether the item is older than the last flush. 48 bits last
- * for nine years of a million writes a second.
+ * for nine years of a million writes a second. When all but FW_ITEM_NUMBERS_KEPT are given, clients
+ * can change nothing any more and are told why (cache.h). To begin again at 1 with items in the
+ * table would bring back flushed items, and to give the last number twice would make every `cas`
+ * succeed. A restart begins again: see server/image.h. Numbers that come from outside, in an image,
+ * a dump or from a master, are refused from FW_ITEM_NUMBER_END on.
  *
  * Values beyond FW_ITEM_INLINE_MAX live in a *body* of their own, and the record ends with a
  * pointer to it. A body is counted by references, because it is sent straight from where it lies
@@ -45,6 +49,10 @@ enum {
     FW_ITEM_AGE_NEW = 2, /* Of an item that nobody has read yet. */
     FW_ITEM_IDLE_MAX = 0xffffff,
 };
+
+/* Every number is lower. The last ones are for writes that began while some were left. */
+#define FW_ITEM_NUMBER_END   (UINT64_C(1) << 48)
+#define FW_ITEM_NUMBERS_KEPT (UINT64_C(1) << 20)
 
 /* fw_item.bits */
 enum {

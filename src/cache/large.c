@@ -9,7 +9,10 @@
 #include "cache/table.h"
 #include "cache/table_parts.h"
 
-enum { EVICT_MAX = 1 << 16 }; /* Values looked at for one that wants room. */
+enum {
+    EVICT_MAX = 1 << 16, /* Values looked at for one that wants room. */
+    LIST_MIN = 512,      /* Pieces of which the list is made at once. */
+};
 
 /* A quarter of the shortest value, so that little is lost by rounding up. */
 static uint32_t piece_size_for(uint64_t value_min)
@@ -63,19 +66,22 @@ static void large_gauge(_Atomic uint32_t *gauge, uint32_t change)
                           memory_order_relaxed);
 }
 
-/* All pieces of a value, or none. */
-static bool pieces_take(struct fw_large *large, struct fw_stored *stored)
+/* So many pieces all together for a value, or no more than it has. */
+static bool pieces_take(struct fw_large *large, struct fw_stored *stored, uint32_t count)
 {
+    uint32_t before = stored->piece_count;
+    FW_ASSERT(count >= before);
     fw_mutex_lock(&large->lock);
     uint32_t unused = large->free_count + (large->piece_max - large->fresh);
-    bool has_room = stored->piece_count <= unused;
-    for (uint32_t i = 0; has_room && i < stored->piece_count; i++) {
+    bool has_room = count - before <= unused;
+    for (uint32_t i = before; has_room && i < count; i++) {
         stored->pieces[i] =
             large->free_count > 0 ? large->free[--large->free_count] : large->fresh++;
     }
     if (has_room) {
-        large_gauge(&large->used, stored->piece_count);
-        large_gauge(&large->values, 1);
+        large_gauge(&large->used, count - before);
+        large_gauge(&large->values, before == 0 ? 1 : 0);
+        stored->piece_count = count;
     }
     fw_mutex_unlock(&large->lock);
     return has_room;
@@ -157,29 +163,65 @@ static bool large_evict(struct fw_table_local *local, uint32_t *piece_count)
     return true;
 }
 
-enum fw_large_answer fw_large_create(struct fw_table_local *local, uint32_t length,
-                                     struct fw_body **body)
+static uint32_t pieces_of(const struct fw_large *large, uint32_t length)
 {
-    struct fw_large *large = local->table->large;
-    FW_ASSERT(large != NULL && length > large->value_min);
-    uint32_t count = (uint32_t)(((uint64_t)length + large->piece_size - 1) / large->piece_size);
-    if (count > large->piece_max) {
+    return (uint32_t)(((uint64_t)length + large->piece_size - 1) / large->piece_size);
+}
+
+bool fw_large_fits(struct fw_large *large, uint32_t length)
+{
+    bool fits = pieces_of(large, length) <= large->piece_max;
+    if (!fits) {
         large_count(&large->no_space); /* Without dropping all others first. */
-        return FW_LARGE_NO_SPACE;
     }
-    size_t size = sizeof(struct fw_stored) + (size_t)count * sizeof(uint32_t);
+    return fits;
+}
+
+/* How many pieces a body can name. */
+static uint32_t list_room(const struct fw_body *body)
+{
+    return (uint32_t)((body->room - sizeof(struct fw_stored)) / sizeof(uint32_t));
+}
+
+/* A body that can name `count` pieces, and more if the value needs more, with those of the old. */
+static bool list_grow(struct fw_table_local *local, uint32_t length, uint32_t count,
+                      struct fw_body **body)
+{
+    uint32_t room = pieces_of(local->table->large, length);
+    while (room / FW_LARGE_GROWTH >= count && room > LIST_MIN) {
+        room /= FW_LARGE_GROWTH;
+    }
+    size_t size = sizeof(struct fw_stored) + (size_t)room * sizeof(uint32_t);
     struct fw_body *made = fw_local_body(local, (uint32_t)size);
     if (made == NULL) {
-        return FW_LARGE_NO_MEMORY;
+        return false;
     }
     made->length = length;
     made->is_stored = true;
-    struct fw_stored *stored = fw_stored_of(made);
-    *stored = (struct fw_stored){.piece_count = count};
+    *fw_stored_of(made) = (struct fw_stored){.piece_count = 0};
+    if (*body != NULL) {
+        struct fw_stored *old = fw_stored_of(*body);
+        FW_ASSERT(!old->is_listed);
+        memcpy(fw_stored_of(made), old, sizeof *old + old->piece_count * sizeof old->pieces[0]);
+        old->piece_count = 0;
+        fw_body_unref(local, *body);
+    }
+    *body = made;
+    return true;
+}
+
+enum fw_large_answer fw_large_extend(struct fw_table_local *local, uint32_t length, uint32_t upto,
+                                     struct fw_body **body)
+{
+    struct fw_large *large = local->table->large;
+    FW_ASSERT(large != NULL && length > large->value_min && upto > 0 && upto <= length);
+    uint32_t count = pieces_of(large, upto);
+    if ((*body == NULL || list_room(*body) < count) && !list_grow(local, length, count, body)) {
+        return FW_LARGE_NO_MEMORY;
+    }
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < EVICT_MAX; i++) {
-        if (pieces_take(large, stored)) {
-            *body = made;
+        if (pieces_take(large, fw_stored_of(*body), count)) {
             return FW_LARGE_DONE;
         }
         if (!local->table->is_evicting || !large_evict(local, &dropped)) {
@@ -187,9 +229,23 @@ enum fw_large_answer fw_large_create(struct fw_table_local *local, uint32_t leng
         }
     }
     large_count(&large->no_space);
-    stored->piece_count = 0;
-    fw_body_unref(local, made);
     return FW_LARGE_NO_SPACE;
+}
+
+enum fw_large_answer fw_large_create(struct fw_table_local *local, uint32_t length,
+                                     struct fw_body **body)
+{
+    struct fw_body *made = NULL;
+    enum fw_large_answer answer = FW_LARGE_NO_SPACE;
+    if (fw_large_fits(local->table->large, length)) {
+        answer = fw_large_extend(local, length, length, &made);
+    }
+    if (answer == FW_LARGE_DONE) {
+        *body = made;
+    } else if (made != NULL) {
+        fw_body_unref(local, made);
+    }
+    return answer;
 }
 
 void fw_large_disk_full(struct fw_table_local *local, struct fw_body *body)
@@ -207,9 +263,9 @@ void fw_large_disk_full(struct fw_table_local *local, struct fw_body *body)
 
 /* ---- windows ------------------------------------------------------------------------------- */
 
-bool fw_window_open(struct fw_window *window, struct fw_table_local *local, uint32_t rest)
+static uint32_t window_size(const struct fw_table_local *local, uint32_t rest)
 {
-    struct fw_large *large = local->table->large;
+    const struct fw_large *large = local->table->large;
     uint64_t size = (uint64_t)large->piece_size * FW_LARGE_WINDOW_PIECES;
     uint64_t whole = ((uint64_t)rest + FW_LARGE_UNIT - 1) / FW_LARGE_UNIT * FW_LARGE_UNIT;
     size = size < whole ? size : whole;
@@ -219,15 +275,44 @@ bool fw_window_open(struct fw_window *window, struct fw_table_local *local, uint
     if (open + size > limit / FW_LARGE_WINDOW_SHARE && size > FW_LARGE_WINDOW_MIN) {
         size = FW_LARGE_WINDOW_MIN;
     }
-    struct fw_body *body = fw_local_body(local, (uint32_t)size + FW_LARGE_UNIT);
+    return (uint32_t)size;
+}
+
+static bool window_make(struct fw_window *window, struct fw_table_local *local, uint32_t size)
+{
+    struct fw_body *body = fw_local_body(local, size + FW_LARGE_UNIT);
     if (body == NULL) {
         return false;
     }
-    (void)atomic_fetch_add_explicit(&large->window_bytes, size, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&local->table->large->window_bytes, size, memory_order_relaxed);
     uintptr_t bytes = (uintptr_t)body->bytes;
     size_t skipped = (FW_LARGE_UNIT - bytes % FW_LARGE_UNIT) % FW_LARGE_UNIT;
-    *window =
-        (struct fw_window){.body = body, .bytes = body->bytes + skipped, .size = (uint32_t)size};
+    *window = (struct fw_window){.body = body, .bytes = body->bytes + skipped, .size = size};
+    return true;
+}
+
+bool fw_window_open(struct fw_window *window, struct fw_table_local *local, uint32_t rest)
+{
+    return window_make(window, local, window_size(local, rest));
+}
+
+bool fw_window_grow(struct fw_window *window, struct fw_table_local *local, uint32_t rest)
+{
+    uint64_t next = FW_LARGE_WINDOW_MIN;
+    if (window->body != NULL) {
+        next = (uint64_t)window->size * FW_LARGE_GROWTH;
+    }
+    uint32_t size = window_size(local, next < rest ? (uint32_t)next : rest);
+    struct fw_window grown;
+    if (size <= window->size || !window_make(&grown, local, size)) {
+        return false;
+    }
+    if (window->body != NULL) {
+        memcpy(grown.bytes, window->bytes, window->size);
+        grown.begin = window->begin;
+        fw_window_close(window, local);
+    }
+    *window = grown;
     return true;
 }
 

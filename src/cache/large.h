@@ -14,12 +14,15 @@
  * pieces are free only when the last is gone: what is on its way to a slow client is never written
  * over.
  *
- *     begun: pieces taken ──► written, window by window ──► attached to an item ──► let go of
+ *     begun ──► window by window: pieces taken, written ──► attached to an item ──► let go of
  *        └── refused: the pieces go back                        (eviction, too)
  *
  * A *window* is the memory through which a value moves between its client and the file: a few
  * pieces at the most, counted against the table's limit. All windows together take an eighth of it;
  * beyond that each is small, so that a thousand clients cost no more than their buffers would.
+ *
+ * A value takes pieces when it is about to be written, and its first window is small and grows, so
+ * that other values go for bytes that have come, and never for a length that a client only states.
  *
  * When the space is used up the oldest values go, except those that were read since they were last
  * looked at: they go to the end of the list once (the age of item.h says so, as it does in memory).
@@ -47,8 +50,9 @@ enum {
     FW_LARGE_PIECE_MIN = 4096,
     FW_LARGE_PIECE_MAX = 128 * 1024,
     FW_LARGE_WINDOW_PIECES = 4,
-    FW_LARGE_WINDOW_MIN = 16 * 1024, /* One of those that come when the share is used up. */
+    FW_LARGE_WINDOW_MIN = 16 * 1024, /* The first of a value, and when the share is used up. */
     FW_LARGE_WINDOW_SHARE = 8,       /* Of the table's memory, one part in so many. */
+    FW_LARGE_GROWTH = 4,             /* By so much a window or a list of pieces grows. */
 };
 
 /* What the bytes of a body say of a value in the file. */
@@ -92,10 +96,18 @@ static inline struct fw_stored *fw_stored_of(struct fw_body *body)
 /* What came of it. */
 enum fw_large_answer { FW_LARGE_DONE, FW_LARGE_NO_MEMORY, FW_LARGE_NO_SPACE };
 
+/* Is the file large enough for such a value, if all others were dropped? Counts it if not. */
+bool fw_large_fits(struct fw_large *large, uint32_t length);
+
 /*
- * A body for a value of `length`, with one reference and all its pieces, for which others may have
- * been dropped.
+ * Takes pieces for the first `upto` bytes of a value of `length`, beyond those that it has; other
+ * values may be dropped for them. `*body` is NULL at first. It is replaced by a larger one now and
+ * then, and stays the caller's, with the pieces that it has, also if the answer is not DONE.
  */
+FW_MUST_CHECK enum fw_large_answer fw_large_extend(struct fw_table_local *local, uint32_t length,
+                                                   uint32_t upto, struct fw_body **body);
+
+/* A body for a value of `length`, with one reference and all its pieces. */
 FW_MUST_CHECK enum fw_large_answer fw_large_create(struct fw_table_local *local, uint32_t length,
                                                    struct fw_body **body);
 
@@ -129,5 +141,12 @@ struct fw_window {
 
 /* For a value of which `rest` bytes are to come. False: no memory. */
 FW_MUST_CHECK bool fw_window_open(struct fw_window *window, struct fw_table_local *local,
+                                  uint32_t rest);
+
+/*
+ * Makes a window larger, or opens the first, which is small: `rest` bytes of the value are from its
+ * begin on. False: it stays as it is, because it is large enough or there is no memory.
+ */
+FW_MUST_CHECK bool fw_window_grow(struct fw_window *window, struct fw_table_local *local,
                                   uint32_t rest);
 void fw_window_close(struct fw_window *window, struct fw_table_local *local);

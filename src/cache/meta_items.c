@@ -159,11 +159,9 @@ enum fw_parsed fw_meta_get(struct fw_meta *meta)
     struct fw_key key = fw_table_key(table, meta->key, meta->key_length);
     /* Without memory nothing is made, and the answer is a miss. */
     size_t size = fw_item_size(key.length, 0, FW_ITEM_EXPIRES);
-    /* Relaxed: see there. On a replica a get makes nothing. */
-    bool may_create =
-        meta->vivifies &&
-        !atomic_load_explicit(&meta->local->cache->is_read_only, memory_order_relaxed) &&
-        fw_table_reserve(table, size);
+    /* On a replica a get makes nothing. */
+    bool may_create = meta->vivifies && fw_cache_takes_writes(meta->local->cache) &&
+                      fw_table_reserve(table, size);
     struct get get = {.is_created = false};
     if (meta->touches) { /* It takes memory only for an item that is there. */
         fw_table_hold_to_expire(table, &get.hold, &key);

@@ -156,10 +156,8 @@ static enum fw_parsed set_begin(struct fw_meta *meta, const struct fw_store *sto
         (void)fw_operation_refuse(meta->local, &key, FW_STORE_SET, why);
         return set_refuse(meta, fw_operation_error(why), length);
     }
-    struct fw_body *body = pending->store.body;
     pending->complete = set_complete;
     pending->store = *store;
-    pending->store.body = body;
     return FW_PARSED;
 }
 

@@ -565,5 +565,7 @@ void fw_operation_flush(struct fw_cache_local *local, uint32_t at)
     atomic_store_explicit(&local->cache->flush_at, is_due ? 0 : at, memory_order_relaxed);
     if (is_due) {
         fw_table_flush(local->table);
+    } else {
+        fw_table_note_later(local->table);
     }
 }

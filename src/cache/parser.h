@@ -62,18 +62,34 @@ enum fw_parsed fw_meta_command(struct fw_session *session, struct fw_cache_local
                                struct fw_input *input, const char *line_end, const char *data);
 
 /*
- * A large value under way. Its parser has filled all of it; when the body is full the session calls
- * `complete` with the input behind the value. That checks what ends the value, stores, answers, and
- * returns as a parser does; the session frees the struct and goes back to COMMAND when it was done
- * (FW_PARSED or CLOSE). `complete` takes store.body over (sets it to NULL).
+ * A large value under way. Its parser has filled in all of it; when the value is complete the
+ * session calls `complete` with the input behind the value. That checks what ends the value,
+ * stores, answers, and returns as a parser does; the session frees the struct and goes back to
+ * COMMAND when it was done (FW_PARSED or CLOSE). `complete` takes store.body over (sets it to
+ * NULL).
+ *
+ * The length is only what the client says, so it costs nothing: memory is taken, and items are
+ * evicted, for bytes that have come. The first FW_PENDING_BEGIN bytes stay in the input buffer, as
+ * those of a short command do. Then the value moves to a body of the smallest of these lengths that
+ * is enough: the whole, a quarter of it, a quarter of that, and so on. When the body is full the
+ * next length follows, and what has come is copied: a third of the value, all together. So a client
+ * that stops sending holds this struct and what it has sent, or five times that at most: four by
+ * the steps, and a quarter more by the sizes of runs (bodies.h). Addresses without memory would
+ * save the copies, but idle clients could take all addresses of one size.
+ *
+ * If memory or disk refuse the value on its way, `store.refusal` says why and the rest is dropped
+ * as it comes.
  */
+enum { FW_PENDING_BEGIN = FW_ITEM_INLINE_MAX };
+
 struct fw_pending {
     enum fw_parsed (*complete)(struct fw_session *session, struct fw_cache_local *local,
                                struct fw_input *input);
-    struct fw_store store; /* With the body. */
+    struct fw_store store; /* The body is the session's until the value is complete. */
     uint32_t length;       /* Of the value. */
     uint32_t filled;
-    struct fw_window window; /* Through which it goes if it is to be in a file. */
+    bool is_large;           /* It goes to a file, */
+    struct fw_window window; /* through this. */
     uint32_t opaque;         /* Of the binary protocol, with opcode and what it needs to answer. */
     uint8_t opcode;
     bool is_quiet;
@@ -84,16 +100,33 @@ struct fw_pending {
 };
 
 /*
- * Begins a large value: makes the struct, with a copy of `line`, and a body of `length`, in a file
- * if it is long enough for that. NULL: it cannot be, and `*why` says why not; the parser answers
- * that and swallows. The session is in BODY then.
+ * Begins a large value: makes the struct, with a copy of `line`. NULL: no such value can be stored,
+ * and `*why` says why not; the parser answers that and swallows. The session is in BODY then.
  */
 struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
                                      uint32_t length, const char *line, size_t line_length,
                                      enum fw_outcome *why);
 
+/* Frees the struct and what the value has taken. */
+void fw_pending_destroy(struct fw_pending *pending, struct fw_cache_local *local);
+
 /* It is not stored. */
 void fw_pending_drop_body(struct fw_pending *pending, struct fw_cache_local *local);
+
+/* From here on the value is only dropped, and this is why. */
+void fw_pending_refuse(struct fw_pending *pending, struct fw_cache_local *local,
+                       enum fw_outcome why);
+
+/* Where the next bytes can be received, and how many; NULL: nowhere but in the input buffer. */
+char *fw_pending_room(const struct fw_pending *pending, size_t *room);
+
+/*
+ * Moves what is in the input to its place. FW_PARSED: all of the value has come. FW_PARSED_INPUT:
+ * more is to come, and if a body or window is open it has room. FW_PARSED_DISK: the window has to
+ * be written first.
+ */
+enum fw_parsed fw_pending_fill(struct fw_pending *pending, struct fw_cache_local *local,
+                               struct fw_input *input);
 
 /*
  * A list under way. `step` writes what there is room for; FW_PARSED: it is complete,

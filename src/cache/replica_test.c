@@ -80,6 +80,92 @@ static void test_numbers(void **state)
     world_end(&world);
 }
 
+/* The last numbers are given once each, and then nothing wraps: a flush still takes everything. */
+static void test_the_end_of_the_numbers(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    store(&world, 1, 20, 0);
+    fw_table_take_numbers(world.table, FW_ITEM_NUMBER_END - FW_ITEM_NUMBERS_KEPT - 3);
+    store(&world, 2, 20, 0);
+    assert_false(fw_table_is_used_up(world.table));
+    store(&world, 3, 20, 0);
+    store(&world, 4, 20, 0);
+    assert_true(fw_table_is_used_up(world.table));
+    fw_table_flush(world.local);
+    store(&world, 5, 20, 0); /* It began while there were some left. */
+    assert_true(!is_there(&world, 1) && !is_there(&world, 4) && is_there(&world, 5));
+    fw_table_flush(world.local);
+    assert_false(is_there(&world, 5));
+    fw_table_take_numbers(world.table, UINT64_MAX);
+    assert_int_equal(fw_table_number(world.table), FW_ITEM_NUMBER_END - 1);
+    for (uint64_t i = 6; i < 9; i++) {
+        store(&world, i, 20, 0);
+        assert_true(is_there(&world, i));
+    }
+    assert_int_equal(fw_table_number(world.table), FW_ITEM_NUMBER_END - 1);
+    world_end(&world);
+}
+
+/* What has expired stays where the master says what is gone, through sweeps and cleaning too. */
+static void test_expired_items_are_kept(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    fw_table_keep_expired(world.table, true);
+    for (uint64_t i = 0; i < 100; i++) {
+        store(&world, i, 20, 200);
+    }
+    fw_table_local_set_now(world.local, 300);
+    uint64_t cursor = 0;
+    while (!fw_table_sweep(world.local, &cursor, 16, true)) {
+    }
+    while (fw_local_clean(world.local, 1000)) {
+    }
+    assert_int_equal(totals_of(&world).items, 100);
+    assert_false(is_there(&world, 5));
+    fw_table_local_see_expired(world.local, true);
+    assert_true(is_there(&world, 5));
+    fw_table_local_see_expired(world.local, false);
+    assert_int_equal(totals_of(&world).items, 100);
+    fw_table_keep_expired(world.table, false);
+    assert_false(is_there(&world, 5));
+    assert_int_equal(totals_of(&world).items, 99);
+    while (!fw_table_sweep(world.local, &cursor, 16, true)) {
+    }
+    assert_int_equal(totals_of(&world).items, 0);
+    world_end(&world);
+}
+
+/* What expires is written down for who wants it, and for as long as that one may come back. */
+static void test_expired_items_are_written_down(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    struct fw_changes *changes = fw_table_changes(world.table);
+    uint64_t history = 0, position = 0;
+    bool can_go_on;
+    assert_int_equal(
+        fw_changes_enter(changes, 0, FW_CHANGES_EXPIRED, &history, &position, &can_go_on), 0);
+    fw_changes_leave(changes, FW_CHANGES_EXPIRED, position);
+    store(&world, 1, 20, 200);
+    store(&world, 2, 20, 0);
+    uint64_t before = fw_changes_head(changes);
+    uint64_t noted = fw_table_local_noted(world.local);
+    fw_table_local_set_now(world.local, 300);
+    assert_false(is_there(&world, 1));
+    uint64_t after = fw_changes_head(changes);
+    assert_true(after > before);
+    fw_table_flush(world.local);
+    uint64_t flushed = fw_changes_head(changes);
+    assert_false(is_there(&world, 2)); /* The flush stands there already. */
+    assert_int_equal(fw_changes_head(changes), flushed);
+    assert_int_equal(fw_table_local_noted(world.local), noted + 1);
+    fw_changes_forget(changes);
+    assert_false(fw_changes_wants(changes, FW_CHANGES_EXPIRED));
+    world_end(&world);
+}
+
 static void test_evictions_are_written_down(void **state)
 {
     (void)state;
@@ -87,8 +173,7 @@ static void test_evictions_are_written_down(void **state)
     struct fw_changes *changes = fw_table_changes(world.table);
     uint64_t history = 0, position = 0;
     bool can_go_on;
-    assert_int_equal(fw_changes_enter(changes, 16 * MIB, false, &history, &position, &can_go_on),
-                     0);
+    assert_int_equal(fw_changes_enter(changes, 16 * MIB, 0, &history, &position, &can_go_on), 0);
     enum { STORES = 20000 };
     for (uint64_t i = 0; i < STORES; i++) {
         store(&world, i, 200, 0);
@@ -106,7 +191,7 @@ static void test_evictions_are_written_down(void **state)
     }
     assert_int_equal(length, 0);
     assert_int_equal(count, STORES + totals_of(&world).evictions);
-    fw_changes_leave(changes, false, position);
+    fw_changes_leave(changes, 0, position);
     world_end(&world);
 }
 
@@ -115,6 +200,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clear),
         cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_the_end_of_the_numbers),
+        cmocka_unit_test(test_expired_items_are_kept),
+        cmocka_unit_test(test_expired_items_are_written_down),
         cmocka_unit_test(test_evictions_are_written_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,19 +35,8 @@ void fw_session_init(struct fw_session *session, uint32_t client)
 
 static void session_end_pending(struct fw_session *session, struct fw_cache_local *local)
 {
-    struct fw_pending *pending = session->pending;
-    fw_pending_drop_body(pending, local);
-    fw_window_close(&pending->window, local->table);
-    free(pending);
+    fw_pending_destroy(session->pending, local);
     session->pending = NULL;
-}
-
-void fw_pending_drop_body(struct fw_pending *pending, struct fw_cache_local *local)
-{
-    if (pending->store.body != NULL) {
-        fw_body_unref(local->table, pending->store.body);
-        pending->store.body = NULL;
-    }
 }
 
 static void session_end_listing(struct fw_session *session)
@@ -96,55 +85,6 @@ void fw_session_log_in(struct fw_session *session, const char *user, size_t leng
     session->has_new_login = true;
 }
 
-/* A body in memory or in a file, by its length. */
-static bool pending_take_body(struct fw_pending *pending, struct fw_cache_local *local,
-                              enum fw_outcome *why)
-{
-    const struct fw_large *large = fw_table_large(local->cache->table);
-    if (large == NULL || pending->length <= large->value_min) {
-        pending->store.body = fw_body_create(local->table, pending->length);
-        return pending->store.body != NULL;
-    }
-    if (local->cache->settings.has_failed_disk) {
-        *why = FW_DISK_FAILED;
-        return false;
-    }
-    if (!fw_window_open(&pending->window, local->table, pending->length)) {
-        return false;
-    }
-    enum fw_large_answer answer =
-        fw_large_create(local->table, pending->length, &pending->store.body);
-    if (answer != FW_LARGE_DONE) {
-        fw_window_close(&pending->window, local->table);
-        *why = answer == FW_LARGE_NO_SPACE ? FW_NO_SPACE : FW_NO_MEMORY;
-        return false;
-    }
-    return true;
-}
-
-struct fw_pending *fw_pending_create(struct fw_session *session, struct fw_cache_local *local,
-                                     uint32_t length, const char *line, size_t line_length,
-                                     enum fw_outcome *why)
-{
-    FW_ASSERT(session->pending == NULL);
-    FW_ASSERT(line_length <= FW_SESSION_INPUT_MAX);
-    *why = FW_NO_MEMORY;
-    struct fw_pending *pending = calloc(1, sizeof *pending + line_length);
-    if (pending == NULL) {
-        return NULL;
-    }
-    pending->length = length;
-    if (!pending_take_body(pending, local, why)) {
-        free(pending);
-        return NULL;
-    }
-    pending->line_length = (uint32_t)line_length;
-    memcpy(pending->line, line, line_length);
-    session->pending = pending;
-    session->state = FW_SESSION_BODY;
-    return pending;
-}
-
 struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_size)
 {
     FW_ASSERT(session->listing == NULL);
@@ -158,18 +98,7 @@ struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_si
 
 char *fw_session_body(struct fw_session *session, size_t *room)
 {
-    if (session->state != FW_SESSION_BODY) {
-        return NULL;
-    }
-    struct fw_pending *pending = session->pending;
-    const struct fw_window *window = &pending->window;
-    *room = pending->length - pending->filled;
-    if (FW_LIKELY(window->body == NULL)) {
-        return pending->store.body->bytes + pending->filled;
-    }
-    uint32_t begun = pending->filled - window->begin;
-    *room = *room < window->size - begun ? *room : window->size - begun;
-    return window->bytes + begun;
+    return session->state == FW_SESSION_BODY ? fw_pending_room(session->pending, room) : NULL;
 }
 
 void fw_session_body_received(struct fw_session *session, size_t count)
@@ -205,24 +134,12 @@ void fw_session_written(struct fw_session *session, struct fw_cache_local *local
     if (result == 0) {
         return;
     }
-    struct fw_body *body = pending->store.body;
-    pending->store.body = NULL;
-    if (result == -ENOSPC || result == -EFBIG || result == -EDQUOT) {
-        pending->store.refusal = FW_NO_SPACE;
-        fw_large_disk_full(local->table, body);
-    } else {
-        pending->store.refusal = FW_DISK_FAILED;
-        fw_body_unref(local->table, body);
+    bool is_full = result == -ENOSPC || result == -EFBIG || result == -EDQUOT;
+    if (is_full) {
+        fw_large_disk_full(local->table, pending->store.body);
+        pending->store.body = NULL;
     }
-}
-
-/* Bytes that wait to be written before the value can go on or be complete. */
-static bool window_is_due(const struct fw_pending *pending)
-{
-    const struct fw_window *window = &pending->window;
-    uint32_t begun = pending->filled - window->begin;
-    return window->body != NULL && begun > 0 &&
-           (begun == window->size || pending->filled == pending->length);
+    fw_pending_refuse(pending, local, is_full ? FW_NO_SPACE : FW_DISK_FAILED);
 }
 
 static size_t input_length(const struct fw_input *input)
@@ -235,28 +152,11 @@ static size_t input_length(const struct fw_input *input)
 static enum fw_parsed run_body(struct fw_session *session, struct fw_cache_local *local,
                                struct fw_input *input)
 {
-    /* What came behind the command in the same portion; the rest goes to the body directly. */
-    size_t room;
-    do {
-        if (window_is_due(session->pending)) {
-            if (session->pending->store.refusal == FW_DONE) {
-                return FW_PARSED_DISK;
-            }
-            session->pending->window.begin = session->pending->filled; /* It is dropped. */
-        }
-        char *to = fw_session_body(session, &room);
-        size_t count = input_length(input) < room ? input_length(input) : room;
-        if (count > 0) {
-            memcpy(to, input->next, count);
-            fw_session_body_received(session, count);
-            input->next += count;
-        }
-        if (count < room) {
-            input->wanted = 1;
-            return FW_PARSED_INPUT;
-        }
-    } while (room > 0);
-    enum fw_parsed parsed = session->pending->complete(session, local, input);
+    enum fw_parsed parsed = fw_pending_fill(session->pending, local, input);
+    if (parsed != FW_PARSED) {
+        return parsed;
+    }
+    parsed = session->pending->complete(session, local, input);
     if (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE) {
         FW_ASSERT(session->pending->store.body == NULL);
         session_end_pending(session, local);

@@ -13,11 +13,12 @@
  * not complete is left in the buffer and given again with more behind it; `wanted` says how much
  * is needed before that makes sense. No command needs more than FW_SESSION_INPUT_MAX bytes at once:
  *
- *   - a value longer than FW_ITEM_INLINE_MAX is received into its body: fw_session_body() says
- *     where the bytes shall go, so that they are not copied at all;
+ *   - a value longer than FW_ITEM_INLINE_MAX is received into a body that grows as its bytes come
+ *     (parser.h says how): fw_session_body() says where the next bytes go;
  *   - one that will be in a file (large.h) is received into a window of memory, and whenever that
- *     is full a run ends with DISK: the server writes the window and says what came of it. If the
- *     disk refuses it the rest of the value is dropped as it comes, and the answer is an error;
+ *     is full a run ends with DISK: the server writes the window and says what came of it. If
+ *     memory or disk refuse a value, the rest of it is dropped as it comes, and the answer is an
+ *     error;
  *   - a `get` of very many keys is kept aside until its line has ended, as a client may send all of
  *     it before it reads anything; beyond FW_SESSION_HOARD_MAX it is answered as it comes;
  *   - what is refused (too large, no memory) is swallowed, however long it is;
@@ -125,9 +126,9 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
 void fw_session_log_in(struct fw_session *session, const char *user, size_t length);
 
 /*
- * In BODY: where the next bytes of the value go, and how many. NULL: not in BODY. When some have
- * come there the caller says so with body_received(), and a run, with nothing or with what came
- * behind, goes on.
+ * In BODY: where the next bytes of the value go, and how many fit there. NULL: into the input
+ * buffer, as everything else does. When some have come there the caller says so with
+ * body_received(), and a run, with nothing or with what came behind, goes on.
  */
 char *fw_session_body(struct fw_session *session, size_t *room);
 void fw_session_body_received(struct fw_session *session, size_t count);

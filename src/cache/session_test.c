@@ -19,6 +19,8 @@
 
 #include "base/text.h"
 #include "cache/auth.h"
+#include "cache/parser.h"
+#include "cache/table_parts.h"
 #include "support/conversation.h"
 
 static struct fw_session_step run(const char *input, size_t length)
@@ -70,22 +72,32 @@ static void test_body(void **state)
     (void)state;
     size_t room = 77;
     assert_null(fw_session_body(&converse->session, &room));
-    static const char text[] = "set a 5 0 9000\r\nabc";
-    struct fw_session_step step = run(text, sizeof text - 1);
+    static const char line[] = "set a 5 0 9000\r\n";
+    static char begin[FW_PENDING_BEGIN] = "abc";
+    memset(begin + 3, 'x', sizeof begin - 3);
+    struct fw_session_step step = run(line, sizeof line - 1);
     assert_int_equal(step.end, FW_SESSION_INPUT);
-    assert_int_equal(step.consumed, sizeof text - 1);
+    assert_int_equal(step.consumed, sizeof line - 1);
+    assert_int_equal(step.wanted, FW_PENDING_BEGIN);
     assert_int_equal(step.commands, 1);
+    assert_null(fw_session_body(&converse->session, &room)); /* Its length alone has no memory. */
+    step = run(begin, sizeof begin - 1);
+    assert_int_equal(step.end, FW_SESSION_INPUT);
+    assert_int_equal(step.consumed, 0);
+    step = run(begin, sizeof begin);
+    assert_int_equal(step.end, FW_SESSION_INPUT);
+    assert_int_equal(step.consumed, sizeof begin);
     char *body = fw_session_body(&converse->session, &room);
     assert_non_null(body);
-    assert_int_equal(room, 8997);
-    memset(body, 'x', 8000);
-    fw_session_body_received(&converse->session, 8000);
+    assert_int_equal(room, 9000 - FW_PENDING_BEGIN);
+    memset(body, 'x', 100);
+    fw_session_body_received(&converse->session, 100);
     step = run("", 0);
     assert_int_equal(step.end, FW_SESSION_INPUT);
     body = fw_session_body(&converse->session, &room);
-    assert_int_equal(room, 997);
-    memset(body, 'y', 997);
-    fw_session_body_received(&converse->session, 997);
+    assert_int_equal(room, 8900 - FW_PENDING_BEGIN);
+    memset(body, 'y', room);
+    fw_session_body_received(&converse->session, room);
     expect_assert_failure(fw_session_body_received(&converse->session, 1));
     step = run("\r", 1);
     assert_int_equal(step.end, FW_SESSION_INPUT);
@@ -103,6 +115,46 @@ static void test_body(void **state)
     assert_int_equal(reply->pieces[1].iov_len, 9000);
     assert_memory_equal(reply->pieces[1].iov_base, "abcxxx", 6);
     assert_int_equal(((const char *)reply->pieces[1].iov_base)[8999], 'y');
+    fw_reply_clear(reply);
+}
+
+static uint64_t memory_used(void)
+{
+    struct fw_table_totals totals;
+    fw_table_totals(converse->cache.table, &totals);
+    return totals.memory_used;
+}
+
+/* Memory follows the bytes that have come, at five times their number at most. */
+static void test_body_grows(void **state)
+{
+    (void)state;
+    enum { LENGTH = 1000000, PORTION = 8192 };
+    static char portion[PORTION];
+    char line[64];
+    memset(portion, 'p', sizeof portion);
+    (void)run("set b 0 0 1\r\nb\r\n", 17); /* The table has its first segment. */
+    int size = snprintf(line, sizeof line, "set a 0 0 %d\r\n", LENGTH);
+    uint64_t before = memory_used();
+    (void)run(line, (size_t)size);
+    assert_int_equal(memory_used(), before);
+    for (uint32_t sent = 0; sent < LENGTH;) {
+        uint32_t count = LENGTH - sent < PORTION ? LENGTH - sent : PORTION;
+        struct fw_session_step step = run(portion, count);
+        assert_int_equal(step.consumed, count);
+        sent += count;
+        uint64_t kept = atomic_load(&converse->cache.table->bodies.kept_bytes);
+        assert_true(memory_used() - before - kept <= (uint64_t)sent * 5);
+    }
+    (void)run("\r\n", 2);
+    fw_reply_clear(&converse->local.reply);
+    (void)run("get a\r\n", 7);
+    struct fw_reply *reply = &converse->local.reply;
+    assert_int_equal(fw_reply_finish(reply), 3);
+    assert_int_equal(reply->pieces[1].iov_len, LENGTH);
+    for (size_t i = 0; i < LENGTH; i++) {
+        assert_int_equal(((const char *)reply->pieces[1].iov_base)[i], 'p');
+    }
     fw_reply_clear(reply);
 }
 
@@ -322,6 +374,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wanted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_body, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_body_grows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_close, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reply_in_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_binary_is_told_apart, setup, teardown),

@@ -93,7 +93,7 @@ static void sweep_entry(struct fw_table_local *local, struct fw_bucket *bucket,
 {
     const bool *raise_ages = context;
     struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
-    if (fw_local_absence(local, item) != FW_ABSENT) {
+    if (fw_local_may_reclaim(local, fw_local_absence(local, item))) {
         fw_local_reclaim(local, bucket, slot);
     } else if (*raise_ages && (item->bits & FW_ITEM_AGE) < FW_ITEM_AGE_MAX) {
         item->bits++; /* The age is in the lowest bits. */
@@ -158,11 +158,32 @@ void fw_table_flush_below(struct fw_table_local *local, uint64_t number)
     }
 }
 
+void fw_table_keep_expired(struct fw_table *table, bool keeps)
+{
+    /* Relaxed: see fw_local_may_reclaim(). */
+    atomic_store_explicit(&table->keeps_expired, keeps, memory_order_relaxed);
+}
+
+void fw_table_local_see_expired(struct fw_table_local *local, bool sees)
+{
+    local->sees_expired = sees;
+}
+
+void fw_table_note_later(struct fw_table_local *local)
+{
+    struct fw_changes *changes = &local->table->changes;
+    local->noted++;
+    /* As in fw_table_flush(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (fw_changes_wants(changes, FW_CHANGES_ON)) {
+        fw_changes_append(changes, FW_CHANGE_LATER, 0, "", 0);
+    }
+}
+
 void fw_table_flush(struct fw_table_local *local)
 {
     struct fw_table *table = local->table;
-    /* Adds nothing, but unlike a load sees the last number that was given. */
-    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    uint64_t number = fw_table_number(table);
     fw_table_flush_below(local, number);
     local->noted++;
     /*
@@ -175,20 +196,37 @@ void fw_table_flush(struct fw_table_local *local)
     }
 }
 
+uint64_t fw_table_note_used_up(struct fw_table *table, uint64_t number)
+{
+    /* Relaxed: who sees it late gives some more of the numbers that are kept for that. */
+    atomic_store_explicit(&table->is_used_up, true, memory_order_relaxed);
+    return number < FW_ITEM_NUMBER_END ? number : FW_ITEM_NUMBER_END - 1;
+}
+
+bool fw_table_is_used_up(const struct fw_table *table)
+{
+    return atomic_load_explicit(&table->is_used_up, memory_order_relaxed);
+}
+
 void fw_table_take_numbers(struct fw_table *table, uint64_t number)
 {
+    uint64_t wanted = number < FW_ITEM_NUMBER_END - 1 ? number + 1 : FW_ITEM_NUMBER_END - 1;
     /* Relaxed: as in fw_table_next(). */
     uint64_t next = atomic_load_explicit(&table->next, memory_order_relaxed);
-    while (next <= number &&
-           !atomic_compare_exchange_weak_explicit(&table->next, &next, number + 1,
-                                                  memory_order_relaxed, memory_order_relaxed)) {
+    while (next < wanted &&
+           !atomic_compare_exchange_weak_explicit(&table->next, &next, wanted, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+    if (wanted >= FW_ITEM_NUMBER_END - FW_ITEM_NUMBERS_KEPT) {
+        (void)fw_table_note_used_up(table, wanted);
     }
 }
 
 uint64_t fw_table_number(struct fw_table *table)
 {
     /* Adds nothing, but unlike a load sees the last number that was given. */
-    return atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&table->next, 0, memory_order_relaxed);
+    return number < FW_ITEM_NUMBER_END ? number : FW_ITEM_NUMBER_END - 1;
 }
 
 static void clear_entry(struct fw_table_local *local, struct fw_bucket *bucket,

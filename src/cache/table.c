@@ -400,6 +400,14 @@ bool fw_table_reserve(struct fw_table_local *local, size_t size)
     return reserve_slowly(local, size);
 }
 
+bool fw_body_fits(const struct fw_table_local *local, uint32_t length)
+{
+    const struct fw_table *table = local->table;
+    /* Relaxed: the limit stands alone. */
+    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
+    return length <= FW_BODY_LENGTH_MAX && fw_bodies_size(&table->bodies, length) <= limit / 4 * 3;
+}
+
 struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
 {
     FW_ASSERT(length > FW_ITEM_INLINE_MAX);
@@ -409,9 +417,7 @@ struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length)
 struct fw_body *fw_local_body(struct fw_table_local *local, uint32_t length)
 {
     struct fw_table *table = local->table;
-    /* Relaxed: the limit stands alone. */
-    uint64_t limit = atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
-    if (length > FW_BODY_LENGTH_MAX || fw_bodies_size(&table->bodies, length) > limit / 4 * 3) {
+    if (!fw_body_fits(local, length)) {
         return NULL; /* Without dropping everything else first. */
     }
     bool was_sealed = false;
@@ -532,8 +538,11 @@ void fw_local_reclaim(struct fw_table_local *local, struct fw_bucket *bucket, st
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.expired_unread, 1);
     }
-    if (fw_changes_wants(&local->table->changes, FW_CHANGES_RECLAIMED)) {
-        fw_local_note(local, item);
+    bool is_expired = fw_local_absence(local, item) == FW_ABSENT_EXPIRED;
+    uint32_t who = (uint32_t)FW_CHANGES_RECLAIMED | (is_expired ? FW_CHANGES_EXPIRED : 0);
+    /* Not as a change of the client that met it: its reply need not wait for slaves. */
+    if (fw_changes_wants(&local->table->changes, who)) {
+        fw_changes_append(&local->table->changes, FW_CHANGE_KEY, 0, item->key, item->key_length);
     }
     fw_local_bury(local, item);
     fw_bucket_remove(&local->table->buckets, bucket, slot, &local->stash);
@@ -580,6 +589,8 @@ void fw_table_hold(struct fw_table_local *local, struct fw_hold *hold, const str
     hold->absence = fw_local_absence(local, item);
     if (FW_LIKELY(hold->absence == FW_ABSENT)) {
         hold->item = item;
+    } else if (FW_UNLIKELY(!fw_local_may_reclaim(local, hold->absence))) {
+        hold->slot = NULL; /* A reader's hold: nobody writes to a replica but who sees it. */
     } else {
         /* One that was read, and is asked for again, will be written again: it is still in use. */
         bool is_used = hold->absence == FW_ABSENT_EXPIRED && (item->bits & FW_ITEM_FETCHED) != 0;

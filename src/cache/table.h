@@ -188,6 +188,9 @@ bool fw_table_erases(const struct fw_table_local *local);
 /* The space of its large values, or NULL. */
 struct fw_large *fw_table_large(const struct fw_table *table);
 
+/* Could there be a body of that length, if all else were dropped? */
+bool fw_body_fits(const struct fw_table_local *local, uint32_t length);
+
 /* A body for a value under way, with one reference; NULL: no memory. */
 struct fw_body *fw_body_create(struct fw_table_local *local, uint32_t length);
 struct fw_body *fw_body_ref(struct fw_body *body);
@@ -198,11 +201,25 @@ void fw_table_flush(struct fw_table_local *local);
 
 /*
  * For a replica, whose items have the numbers that their master gave them. Flushes what has a lower
- * number than this; says that numbers up to this one are taken; and which is the next.
+ * number than this; says that numbers up to this one are taken, and all of them if it is beyond the
+ * last; and which is the next.
  */
 void fw_table_flush_below(struct fw_table_local *local, uint64_t number);
 void fw_table_take_numbers(struct fw_table *table, uint64_t number);
 uint64_t fw_table_number(struct fw_table *table);
+
+/* Are the numbers used up? Then clients must not change anything: item.h. Any thread. */
+bool fw_table_is_used_up(const struct fw_table *table);
+
+/*
+ * For a replica whose master says what has expired: nothing is taken out by this table's own clock.
+ * It is not shown either, but to a local that was told to see it, for the master may change it.
+ */
+void fw_table_keep_expired(struct fw_table *table, bool keeps);
+void fw_table_local_see_expired(struct fw_table_local *local, bool sees);
+
+/* A flush was put off, or is to come no more: for who replicates. */
+void fw_table_note_later(struct fw_table_local *local);
 
 /*
  * Empties `bucket_count` buckets, going on from `*cursor`; true: it has come round, and if nobody

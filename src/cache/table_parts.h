@@ -46,6 +46,8 @@ struct fw_table {
     struct fw_large *large; /* The caller's, or NULL. */
     struct fw_ghosts ghosts;
     struct fw_changes changes; /* Beside what is constant: what writers look at hardly changes. */
+    atomic_bool is_used_up;    /* The numbers are. */
+    atomic_bool keeps_expired; /* It is a replica's: what expires stays until the master says so. */
 
     struct fw_buckets buckets;
     struct fw_arena arena;
@@ -86,9 +88,10 @@ struct fw_table_local {
     struct fw_table *table;
     struct fw_log logs[FW_QUEUES];
     uint32_t now;
-    int32_t changes; /* Items that came, less those that went, that the table was not told of. */
-    uint32_t due;    /* Records written and items removed since fw_local_tend(). */
-    uint64_t noted;  /* See fw_table_local_noted(). */
+    int32_t changes;   /* Items that came, less those that went, that the table was not told of. */
+    uint32_t due;      /* Records written and items removed since fw_local_tend(). */
+    uint64_t noted;    /* See fw_table_local_noted(). */
+    bool sees_expired; /* See fw_table_local_see_expired(). */
     struct fw_bucket_stash stash;
     uint32_t dead_count;
     struct fw_body *dead[FW_DEAD_BODIES_MAX]; /* Let go of once the hold is released. */
@@ -112,6 +115,9 @@ static inline void fw_local_gauge(_Atomic int64_t *gauge, int64_t amount)
                           memory_order_relaxed);
 }
 
+/* `number` is one of the last: notes that, and returns it, or the last one if it is beyond. */
+uint64_t fw_table_note_used_up(struct fw_table *table, uint64_t number);
+
 /*
  * A number that nothing has yet. One sequence for all locals, and so one atomic step per write that
  * they share: clients compare numbers of the same key, also across its removal, to learn which is
@@ -120,7 +126,10 @@ static inline void fw_local_gauge(_Atomic int64_t *gauge, int64_t amount)
 static inline uint64_t fw_table_next(struct fw_table *table)
 {
     /* Relaxed: each is given once, and who is told of one draws a higher one. */
-    return atomic_fetch_add_explicit(&table->next, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&table->next, 1, memory_order_relaxed);
+    return FW_LIKELY(number < FW_ITEM_NUMBER_END - FW_ITEM_NUMBERS_KEPT)
+               ? number
+               : fw_table_note_used_up(table, number);
 }
 
 /* For who replicates: this item was written, or is removed. In its hold. */
@@ -154,10 +163,20 @@ static inline enum fw_absence fw_local_absence(const struct fw_table_local *loca
 {
     /* What a client has locked does not expire before it is unlocked. */
     uint32_t expires = fw_item_expires(item);
-    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0) {
+    if (expires != 0 && expires <= local->now && (item->bits & FW_ITEM_LOCKED) == 0 &&
+        !local->sees_expired) {
         return FW_ABSENT_EXPIRED;
     }
     return FW_UNLIKELY(fw_table_has_flushed(local->table, item)) ? FW_ABSENT_FLUSHED : FW_ABSENT;
+}
+
+/* May what is absent for this reason be taken out? */
+static inline bool fw_local_may_reclaim(const struct fw_table_local *local, enum fw_absence absence)
+{
+    /* Relaxed: who sees it late takes out, or keeps, one more item that nobody is shown. */
+    return absence == FW_ABSENT_FLUSHED ||
+           (absence == FW_ABSENT_EXPIRED &&
+            !atomic_load_explicit(&local->table->keeps_expired, memory_order_relaxed));
 }
 
 /* Counts a record as gone, and its body, and erases it. The entry is the caller's business. */

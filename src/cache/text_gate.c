@@ -2,6 +2,7 @@
 /* What the gate wants to know of the text protocols, classic and meta; see gate.h. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "cache/base64.h"
 #include "cache/gate.h"
 #include "cache/number.h"
@@ -105,6 +106,24 @@ bool fw_text_view(const struct fw_input *input, struct fw_gate_view *view)
     return true;
 }
 
+/* There is room for it. */
+static void text_refusal(struct fw_cache_local *local)
+{
+    static const char begin[] = "SERVER_ERROR ";
+    const char *why = local->gate->refusal;
+    if (why == NULL) {
+        FW_REPLY_ADD(&local->reply, "SERVER_ERROR out of capacity, try again later\r\n");
+        return;
+    }
+    size_t length = strlen(why);
+    char *to = local->reply.next;
+    FW_ASSERT(length <= FW_GATE_REFUSAL_MAX);
+    memcpy(to, begin, sizeof begin - 1);
+    memcpy(to + sizeof begin - 1, why, length);
+    memcpy(to + sizeof begin - 1 + length, "\r\n", 2);
+    fw_reply_advance(&local->reply, to + sizeof begin - 1 + length + 2);
+}
+
 enum fw_parsed fw_text_refuse(struct fw_session *session, struct fw_cache_local *local,
                               struct fw_input *input)
 {
@@ -112,7 +131,7 @@ enum fw_parsed fw_text_refuse(struct fw_session *session, struct fw_cache_local 
     struct fw_word words[FW_TEXT_WORDS_MAX];
     const char *behind;
     uint32_t length = 0;
-    if (fw_reply_room(&local->reply, FW_TEXT_ANSWER_MAX) == NULL) {
+    if (fw_reply_room(&local->reply, FW_TEXT_ANSWER_MAX + FW_GATE_REFUSAL_MAX) == NULL) {
         return FW_PARSED_OUTPUT;
     }
     bool is_found = line_find(input, &line, &behind);
@@ -126,7 +145,7 @@ enum fw_parsed fw_text_refuse(struct fw_session *session, struct fw_cache_local 
         return fw_text_command(session, local, input);
     }
     if (!FW_WORD_IS(&words[count - 1], "noreply") || is_meta(&words[0])) {
-        FW_REPLY_ADD(&local->reply, "SERVER_ERROR out of capacity, try again later\r\n");
+        text_refusal(local);
     }
     input->next = behind;
     if (has_value) {

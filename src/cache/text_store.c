@@ -142,10 +142,8 @@ static enum fw_parsed request_begin_body(struct fw_session *session, struct fw_c
     if (pending == NULL) {
         return request_refuse(session, local, input, request, why);
     }
-    struct fw_body *body = pending->store.body;
     pending->store = request_store(session, local, request);
     pending->store.bytes = NULL;
-    pending->store.body = body;
     pending->complete = pending_complete;
     pending->is_quiet = request->is_quiet;
     pending->key_length = (uint8_t)request->key.length;

@@ -151,21 +151,50 @@ fail:
     return rc;
 }
 
-int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,
-                 struct fw_reason *reason)
+/* May anyone read or write what is open? 0, -EPERM or what the system said. */
+static int others_check(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return -errno;
+    }
+    return (status.st_mode & (S_IROTH | S_IWOTH)) != 0 ? -EPERM : 0;
+}
+
+static int file_read(const char *path, size_t size_max, char **contents, size_t *size,
+                     bool is_secret, struct fw_reason *reason)
 {
     FW_ASSERT(size_max <= FW_FILE_SIZE_MAX);
     int fd = fw_file_open(path, O_RDONLY, 0);
     if (fd < 0) {
         return fw_file_failed(reason, fd, "open", path);
     }
-    int rc = read_whole(fd, size_max, contents, size);
+    int rc = is_secret ? others_check(fd) : 0;
+    if (rc == -EPERM) {
+        (void)close(fd);
+        return fw_reason_set(reason, rc,
+                             "every user of this machine may read or write it: chmod o= %s%s",
+                             path_is_cut(path) ? "..." : "", path_end(path));
+    }
+    rc = rc != 0 ? rc : read_whole(fd, size_max, contents, size);
     (void)close(fd);
     if (rc == -EFBIG) {
         return fw_reason_set(reason, rc, "cannot read %s%s: it has more than the %zu bytes allowed",
                              path_is_cut(path) ? "..." : "", path_end(path), size_max);
     }
     return rc != 0 ? fw_file_failed(reason, rc, "read", path) : 0;
+}
+
+int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,
+                 struct fw_reason *reason)
+{
+    return file_read(path, size_max, contents, size, false, reason);
+}
+
+int fw_file_read_secret(const char *path, size_t size_max, char **contents, size_t *size,
+                        struct fw_reason *reason)
+{
+    return file_read(path, size_max, contents, size, true, reason);
 }
 
 int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,

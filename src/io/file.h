@@ -29,6 +29,10 @@ enum { FW_FILE_SIZE_MAX = 1 << 30 }; /* Of a file that is read whole. */
 FW_MUST_CHECK int fw_file_read(const char *path, size_t size_max, char **contents, size_t *size,
                                struct fw_reason *reason);
 
+/* The same for secrets: -EPERM if others than its owner and group may read or write the file. */
+FW_MUST_CHECK int fw_file_read_secret(const char *path, size_t size_max, char **contents,
+                                      size_t *size, struct fw_reason *reason);
+
 /*
  * Makes `contents` the contents of the file, new or not, in one step: whoever opens it, now or
  * after a crash, finds the old contents or the new, whole. It is written beside the file under a

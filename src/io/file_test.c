@@ -183,6 +183,26 @@ static void read_check(const char *path, size_t size_max, const char *expected)
     assert_string_equal(reason.text, "");
 }
 
+static void test_read_secret(void **state)
+{
+    (void)state;
+    char *contents;
+    size_t size;
+    static const mode_t wrong[] = {0644, 0604, 0602, 0666};
+    file_make("a", "hidden");
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(wrong); i++) {
+        assert_int_equal(chmod("a", wrong[i]), 0);
+        assert_int_equal(fw_file_read_secret("a", 12, &contents, &size, &reason), -EPERM);
+        assert_string_equal(reason.text,
+                            "every user of this machine may read or write it: chmod o= a");
+    }
+    assert_int_equal(chmod("a", 0640), 0);
+    assert_int_equal(fw_file_read_secret("a", 12, &contents, &size, &reason), 0);
+    assert_string_equal(contents, "hidden");
+    free(contents);
+    assert_int_equal(fw_file_read_secret("none", 1, &contents, &size, &reason), -ENOENT);
+}
+
 static void test_read(void **state)
 {
     (void)state;
@@ -701,6 +721,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_read, reset),
+        cmocka_unit_test_setup(test_read_secret, reset),
         cmocka_unit_test_setup(test_read_interrupted, reset),
         cmocka_unit_test_setup(test_read_sizes, reset),
         cmocka_unit_test_setup(test_descriptor_zero, reset),

@@ -4,6 +4,18 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "io/clock.h"
+
+#define AHEAD_MIN        (UINT64_C(1) << 30)
+#define AHEAD_PER_SECOND (UINT64_C(1) << 24)
+
+uint64_t fw_repl_numbers_ahead(int64_t silence_ns)
+{
+    uint64_t seconds = silence_ns > 0 ? (uint64_t)silence_ns / FW_NS_PER_S + 1 : 0;
+    /* So many would use up all numbers: more makes no difference. */
+    uint64_t seconds_max = FW_ITEM_NUMBER_END / AHEAD_PER_SECOND;
+    return AHEAD_MIN + (seconds < seconds_max ? seconds : seconds_max) * AHEAD_PER_SECOND;
+}
 
 static void apply_delete(struct fw_cache_local *local, const struct fw_key *key)
 {
@@ -72,7 +84,15 @@ static void apply_touch(struct fw_cache_local *local, const struct fw_repl_messa
     fw_hold_release(&hold);
 }
 
-void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message)
+static void apply_later(struct fw_cache_local *local, uint32_t seconds)
+{
+    uint64_t at = seconds == 0 ? 0 : (uint64_t)local->now + seconds;
+    /* Relaxed: read when there is no follower. */
+    atomic_store_explicit(&local->cache->master_flush_at,
+                          at < UINT32_MAX ? (uint32_t)at : UINT32_MAX, memory_order_relaxed);
+}
+
+static void apply(struct fw_cache_local *local, const struct fw_repl_message *message)
 {
     FW_ASSERT(!message->is_large);
     struct fw_key key;
@@ -96,6 +116,9 @@ void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *m
             fw_table_flush(local->table);
         }
         break;
+    case FW_REPL_LATER:
+        apply_later(local, message->expires);
+        break;
     case FW_REPL_NOOP:
     case FW_REPL_HELLO:
     case FW_REPL_CHALLENGE:
@@ -104,9 +127,19 @@ void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *m
     }
 }
 
+void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message)
+{
+    /* What has expired by our clock may be alive at the master, which touches it then. */
+    fw_table_local_see_expired(local->table, true);
+    apply(local, message);
+    fw_table_local_see_expired(local->table, false);
+}
+
 void fw_repl_apply_large(struct fw_cache_local *local, const struct fw_repl_message *message,
                          struct fw_body *body)
 {
     FW_ASSERT(message->is_large && body->length == message->value_length);
+    fw_table_local_see_expired(local->table, true);
     apply_set(local, message, body);
+    fw_table_local_see_expired(local->table, false);
 }

@@ -18,11 +18,24 @@
 
 /*
  * How far ahead of the last number that a slave knows of it begins to count when it becomes master.
- * Numbers between the two may be those of writes that it never heard of, and CAS must not repeat:
- * it would take a master that nobody hears 19 hours at a million writes a second to give out so
- * many; and 4,096 masters may follow each other before numbers are used up.
+ *
+ * Every mark says the next number of the master. What the master gave after the last mark that
+ * arrived, the slave never heard of; but clients have been told those numbers as CAS. If the new
+ * master gave one of them again, for the same key, a client's `cas` could succeed that must fail.
+ * So the new master skips as many as the old one can have given in the time since, which is
+ * `silence_ns`: since the last mark arrived, and for how long that may have been under way.
+ *
+ *     skipped = 2^30 + 2^24 for each second of silence
+ *
+ * 2^24 a second is more than any server writes: all writes of all threads take their number from
+ * one counter in one cache line. The 2^30 are for clocks that stood still with their machine, and
+ * for a master that goes on without its slaves when another was promoted: 18 minutes at a million
+ * writes a second. (Only a lease makes sure that no such master answers: server/lease.h.)
+ *
+ * 2^48 numbers last for almost 200,000 takeovers after ten seconds each. A fixed 2^36, which needs
+ * no clock, lasts for 4,096: eleven hours of a cluster that changes its mind every ten seconds.
  */
-#define FW_REPL_NUMBERS_AHEAD (UINT64_C(1) << 36)
+uint64_t fw_repl_numbers_ahead(int64_t silence_ns);
 
 /* SetQ, DeleteQ, Touch, FlushQ and their like; others do nothing. Its value is all there. */
 void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message);

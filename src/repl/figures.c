@@ -26,6 +26,16 @@ void fw_repl_standing(struct fw_repl *repl, struct fw_repl_standing *standing)
     standing->is_complete = !atomic_load(&followed->is_torn);
 }
 
+void fw_repl_master_format(const struct fw_repl_master *master,
+                           char text[static FW_ADDRESS_TEXT_SIZE])
+{
+    if (master->address.length > 0) {
+        fw_address_format(&master->address, text);
+    } else {
+        (void)snprintf(text, FW_ADDRESS_TEXT_SIZE, "%s", master->name);
+    }
+}
+
 /* One slave, as of now. */
 struct slave {
     uint32_t state; /* enum fw_repl_link_state; NONE: there is none. */
@@ -60,9 +70,20 @@ static void slave_look(const struct fw_repl *repl, const struct fw_repl_slot *sl
     int64_t behind_ns = is_behind && current_ns > 0 ? fw_clock_now_ns() - current_ns : 0;
     slave->behind_bytes = is_behind ? head - slave->confirmed : 0;
     slave->behind_ns = behind_ns > 0 ? behind_ns : 0;
-    if (slave->state != FW_REPL_LINK_GREETING) { /* Before it is not known. */
+    if (slave->state != FW_REPL_LINK_ENTERING) { /* Before it is not known. */
         fw_address_format(&slot->peer, slave->address);
     }
+}
+
+static uint32_t slave_count(const struct fw_repl *repl)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < FW_REPL_SLAVES_MAX; i++) {
+        /* Acquire, for the release of who left it: its socket is closed then. */
+        count +=
+            atomic_load_explicit(&repl->slots[i].state, memory_order_acquire) != FW_REPL_LINK_NONE;
+    }
+    return count;
 }
 
 /* How long ago a slave had all that its master had; -1: never. */
@@ -104,7 +125,7 @@ static const char *yes_or_no(bool is_so)
 static void rows_slave(const struct rows *rows, const struct slave *slave)
 {
     static const char *const states[] = {
-        [FW_REPL_LINK_GREETING] = "greeting",
+        [FW_REPL_LINK_ENTERING] = "entering",
         [FW_REPL_LINK_CONFIRMING] = "confirming",
         [FW_REPL_LINK_COPYING] = "copying",
         [FW_REPL_LINK_STREAMING] = "streaming",
@@ -132,7 +153,7 @@ static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
     };
     char master[FW_ADDRESS_TEXT_SIZE];
     int64_t age = age_ns(repl);
-    fw_address_format(&repl->master, master);
+    fw_repl_master_format(&repl->master, master);
     row(rows, "master", "%s", master);
     /* Relaxed: a figure. */
     row(rows, "link", "%s",
@@ -152,7 +173,7 @@ void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context)
     row(&rows, "history", "%016" PRIx64, standing.history);
     row(&rows, "position", "%" PRIu64, standing.position);
     row(&rows, "complete", "%s", yes_or_no(standing.is_complete));
-    row(&rows, "slaves", "%" PRIu32, atomic_load(&repl->link_count));
+    row(&rows, "slaves", "%" PRIu32, slave_count(repl));
     row(&rows, "slaves_max", "%" PRIu64, repl->config.slaves);
     row(&rows, "backlog_bytes", "%" PRIu64, repl->config.backlog);
     for (size_t i = 0; i < fw_repl_metric_table.row_count; i++) {

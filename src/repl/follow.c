@@ -18,9 +18,6 @@ static_assert((int)FW_REPL_FOLLOW_INPUT > 2 * (int)FW_REPL_MESSAGE_MAX, "any mes
 
 enum { APPLY_MAX = 64, CLEAR_BUCKETS = 32, RECEIVES_MAX = 4 };
 
-/* No number that a master gives is as high. */
-#define NUMBER_END (UINT64_C(1) << 48)
-
 /* To masters that are others', and how long they may take to say something. */
 #define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
 #define GREETING_NS  (INT64_C(2) * FW_NS_PER_S)
@@ -140,9 +137,34 @@ static void follow_send(struct fw_repl_follow *follow)
 
 /* ---- connecting and greeting --------------------------------------------------------------- */
 
+/*
+ * Asks the resolver for the master's address. Once it is known it stays: who becomes master must
+ * not wait for a resolver first. False: too many threads are blocked, and it is woken later.
+ */
+static bool follow_resolve(struct fw_repl_follow *follow)
+{
+    const struct fw_repl_master *master = &follow->repl->master;
+    struct fw_reason why;
+    if (!fw_block_enter(&follow->fom)) {
+        return false;
+    }
+    int count =
+        fw_address_parse(master->name, master->port, FW_ADDRESS_RESOLVE, &follow->master, 1, &why);
+    fw_block_leave(&follow->fom);
+    if (count < 0) {
+        follow->master.length = 0;
+        follow->error = -EADDRNOTAVAIL;
+    }
+    return true;
+}
+
 static enum fw_step follow_connect(struct fw_repl_follow *follow)
 {
     struct fw_fom *fom = &follow->fom;
+    if (follow->error == 0 && !follow_must_end(follow) && follow->master.length == 0 &&
+        !follow_resolve(follow)) {
+        return fw_fom_wait(fom, FOLLOW_CONNECT);
+    }
     if (follow_must_end(follow) || follow->error != 0) {
         return fw_fom_goto(fom, FOLLOW_CLOSE);
     }
@@ -210,6 +232,7 @@ static void follow_say_hello(struct fw_repl_follow *follow)
     const struct fw_repl_greeting greeting = {
         .history = is_torn ? 0 : atomic_load_explicit(&followed->history, memory_order_relaxed),
         .position = atomic_load_explicit(&followed->position, memory_order_relaxed),
+        .knows = FW_REPL_KNOWS_ALL,
     };
     follow->unsent = (struct iovec){.iov_base = follow->output,
                                     .iov_len = fw_repl_put_hello(follow->output, &greeting)};
@@ -223,10 +246,12 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     bool goes_on = message->start == FW_REPL_GO_ON;
     char address[FW_ADDRESS_TEXT_SIZE];
     fw_address_format(&follow->master, address);
-    follow->was_told = false;
+    follow->told_error = 0;
     FW_LOG(repl, NOTICE, "following the master %s, %s", address,
            goes_on ? "from where it was left" : "which sends everything");
     follow->is_other = !message->is_answer;
+    fw_table_keep_expired(follow->local->cache->table,
+                          (message->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0);
     if (goes_on) { /* In the same history. */
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         return fw_fom_goto(&follow->fom, FOLLOW_APPLY);
@@ -344,14 +369,14 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
             return follow_begin(follow, &message); /* It is applied when all else is forgotten. */
         }
         if (decoded != FW_REPL_MORE) {
-            return follow_end(follow, -EPROTO);
+            return follow_end(follow, is_others ? -EOPNOTSUPP : -EPROTONOSUPPORT);
         }
         int rc = follow->error != 0 ? follow->error : follow_receive(follow);
         if (rc == -EAGAIN) {
             break;
         }
         if (rc != 0) {
-            return follow_end(follow, rc);
+            return follow_end(follow, rc == -ECONNRESET || rc == -EPIPE ? -ECONNABORTED : rc);
         }
     }
     bool admits_others = follow->repl->config.admits_others;
@@ -384,8 +409,10 @@ static enum fw_step follow_clear(struct fw_repl_follow *follow)
 static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_message *message)
 {
     struct fw_repl_followed *followed = &follow->repl->followed;
-    if (message->number > 0 && message->number < NUMBER_END - FW_REPL_NUMBERS_AHEAD) {
+    if (message->number > 0) {
         fw_table_take_numbers(follow->local->cache->table, message->number - 1);
+        /* Relaxed: it is read when there is no follower. */
+        atomic_store_explicit(&followed->marked_ns, fw_fom_now(&follow->fom), memory_order_relaxed);
     }
     /* Seq-cst, and before the copy is called whole: see follow_begin(). */
     atomic_store(&followed->position, message->cas);
@@ -466,8 +493,6 @@ static enum fw_repl_decoded follow_take(struct fw_repl_follow *follow)
     fw_repl_count(&follow->repl->metrics.messages_received, 1);
     if (message.opcode == FW_REPL_NOOP) {
         follow_marked(follow, &message);
-    } else if (message.opcode == FW_REPL_FLUSHQ && message.cas >= NUMBER_END) {
-        return FW_REPL_DAMAGED;
     } else if (message.is_large) {
         body_begin(follow, &message);
     } else {
@@ -518,23 +543,47 @@ dry:
 
 /* ---- the end of a link, and of it all ------------------------------------------------------ */
 
+/* What the log says of an error, and what to do about it. */
+static const char *error_text(int error)
+{
+    switch (error) {
+    case 0:
+        return "it was ended";
+    case -ENOKEY:
+        return "it wants to see a secret, see --repl-secret-file";
+    case -EKEYREJECTED:
+        return "it does not prove that it knows the secret of --repl-secret-file";
+    case -EADDRNOTAVAIL:
+        return "its name does not resolve";
+    case -EPROTONOSUPPORT:
+        return "what answers there does not replicate, or not in this version; --repl-master wants "
+               "the address of the master's --repl-port, which is another than that for clients";
+    case -EOPNOTSUPP:
+        return "it does not greet, as other servers than Fairway; see --repl-admit-others";
+    case -ECONNABORTED:
+        return "it closed the connection without a greeting; its log says why";
+    default:
+        return strerrordesc_np(-error);
+    }
+}
+
 static void follow_say_why(struct fw_repl_follow *follow)
 {
     char address[FW_ADDRESS_TEXT_SIZE];
-    if (follow_must_end(follow) || follow->was_told) {
-        return; /* Once, until it can be reached again. */
+    const struct fw_repl_master master = {.name = follow->repl->master.name,
+                                          .address = follow->master};
+    struct fw_metrics_repl *metrics = &follow->repl->metrics;
+    int error = follow->error;
+    if (follow_must_end(follow) || (follow->told_error != 0 && follow->told_error == error)) {
+        return; /* Once for each reason, until it can be reached again. */
     }
-    follow->was_told = true;
-    fw_address_format(&follow->master, address);
-    fw_repl_count(&follow->repl->metrics.silent, follow->error == -ETIMEDOUT ? 1 : 0);
-    fw_repl_count(&follow->repl->metrics.damaged, follow->error == -EPROTO ? 1 : 0);
-    fw_repl_count(&follow->repl->metrics.unproven, follow->error == -EKEYREJECTED ? 1 : 0);
-    FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address,
-           follow->error == -ENOKEY ? "it wants to see a secret, see --repl-secret-file"
-           : follow->error == -EKEYREJECTED
-               ? "it does not prove that it knows the secret of --repl-secret-file"
-           : follow->error != 0 ? strerrordesc_np(-follow->error)
-                                : "it was ended");
+    follow->told_error = error;
+    fw_repl_master_format(&master, address);
+    bool is_damaged = error == -EPROTO || error == -EPROTONOSUPPORT || error == -EOPNOTSUPP;
+    fw_repl_count(&metrics->silent, error == -ETIMEDOUT ? 1 : 0);
+    fw_repl_count(&metrics->damaged, is_damaged ? 1 : 0);
+    fw_repl_count(&metrics->unproven, error == -EKEYREJECTED ? 1 : 0);
+    FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address, error_text(error));
 }
 
 /* In CLOSE and in FAILED. */

@@ -34,7 +34,7 @@ struct fw_repl_follow {
     struct fw_fom fom;
     struct fw_repl *repl;
     struct fw_cache_local *local; /* Of its core. */
-    struct fw_address master;
+    struct fw_address master;     /* Of length 0: its name could not be resolved yet. */
     struct fw_stream stream;
     struct fw_clink news;
     bool is_open;
@@ -47,7 +47,7 @@ struct fw_repl_follow {
     bool has_greeted; /* Its HELLO is on its way or there. */
     bool has_proven;  /* That it knows the secret: told to the master. */
     bool is_proven;   /* The master has, too. */
-    bool was_told;    /* The log knows that the master cannot be reached. */
+    int told_error;   /* Why there is no link, as the log was told last; 0: there is one. */
     bool has_answer;  /* To a mark: to be sent. */
     int error;        /* Why the link ends. */
     uint32_t answer_opaque;

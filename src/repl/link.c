@@ -32,6 +32,7 @@ enum { BUSY_BYTES = 256, REST_SHARE = 16 };
 #define REST_NS      (INT64_C(1) * FW_NS_PER_MS)
 #define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
 #define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
+#define PROOF_NS     (INT64_C(3) * FW_NS_PER_S)
 #define COPY_LOOK_NS (INT64_C(1) * FW_NS_PER_MS)
 
 enum {
@@ -85,8 +86,10 @@ static int link_note_sent(struct fw_repl_link *link, ssize_t result)
         return (int)result;
     }
     fw_repl_count(&link->repl->metrics.bytes_sent, (uint64_t)result);
-    /* Relaxed: a figure, and this link's alone to write. */
-    atomic_fetch_add_explicit(&link->slot->bytes_sent, (uint64_t)result, memory_order_relaxed);
+    if (link->slot != NULL) {
+        /* Relaxed: a figure, and this link's alone to write. */
+        atomic_fetch_add_explicit(&link->slot->bytes_sent, (uint64_t)result, memory_order_relaxed);
+    }
     size_t left = (size_t)result;
     while (left > 0) {
         struct iovec *piece = &link->reply->pieces[link->piece];
@@ -246,13 +249,48 @@ static int link_hear(struct fw_repl_link *link)
 
 /* ---- greeting ------------------------------------------------------------------------------ */
 
+/* It is a slave: takes a place among them. 0 or why the link ends. */
+static int link_take_slot(struct fw_repl_link *link)
+{
+    struct fw_repl_slot *slot = fw_repl_slot_take(link->repl);
+    if (slot == NULL) {
+        return -EUSERS;
+    }
+    slot->peer = link->peer;
+    link->slot = slot;
+    fw_repl_greeter_leave(link->greeter);
+    link->greeter = NULL;
+    return 0;
+}
+
+/* What it wants to know of the table beside what clients do. */
+static uint32_t link_wants(const struct fw_repl_link *link)
+{
+    if (!link->is_ours) {
+        return FW_CHANGES_RECLAIMED;
+    }
+    return (link->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0 ? FW_CHANGES_EXPIRED : 0;
+}
+
+/* Is a flush to come? Told again whenever that may have changed. */
+static void link_tell_later(struct fw_repl_link *link)
+{
+    if ((link->knows & (uint32_t)FW_REPL_KNOWS_LATER) != 0) {
+        fw_repl_put_later(link->reply, link->local);
+    }
+}
+
 /* Enters the log, where the slave can go on if it knows the place. */
 static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint64_t position)
 {
     struct fw_repl *repl = link->repl;
     bool can_go_on;
-    int rc = fw_changes_enter(repl->changes, repl->config.backlog, !link->is_ours, &history,
-                              &position, &can_go_on);
+    int rc = link_take_slot(link);
+    if (rc != 0) {
+        return link_end(link, rc);
+    }
+    rc = fw_changes_enter(repl->changes, repl->config.backlog, link_wants(link), &history,
+                          &position, &can_go_on);
     if (rc != 0) {
         return link_end(link, rc);
     }
@@ -276,8 +314,11 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
             .history = history,
             .position = position,
             .start = can_go_on ? FW_REPL_GO_ON : FW_REPL_COPY,
+            .knows = link->knows,
         };
         fw_repl_put_hello_answer(link->reply, &greeting);
+        fw_cache_local_set_time(link->local, fw_fom_now(&link->fom));
+        link_tell_later(link);
     }
     slot_set_state(link, FW_REPL_LINK_CONFIRMING);
     return fw_fom_goto(&link->fom, LINK_CONFIRM);
@@ -333,6 +374,7 @@ static enum fw_step link_greeted(struct fw_repl_link *link, const struct fw_repl
     if (message->opcode == FW_REPL_HELLO && message->version == FW_REPL_VERSION &&
         !link->is_challenged) {
         link->is_ours = true;
+        link->knows = message->knows & (uint32_t)FW_REPL_KNOWS_ALL;
         if (!has_secret) {
             return link_enter(link, message->history, message->position);
         }
@@ -356,6 +398,10 @@ static enum fw_step link_greet(struct fw_repl_link *link)
     const struct fw_repl *repl = link->repl;
     if (link->begin_ns == 0) {
         link->begin_ns = fw_fom_now(fom);
+        fw_repl_greeter_settle(link->greeter, &link->peer, fw_fom_ticket(fom));
+    }
+    if (fw_repl_greeter_must_go(link->greeter)) {
+        return link_end(link, -ECONNABORTED);
     }
     if (link->is_sending || (link->piece_count > 0 && !link_send(link))) {
         return fw_fom_wait(fom, LINK_GREET); /* The challenge is on its way. */
@@ -371,8 +417,7 @@ static enum fw_step link_greet(struct fw_repl_link *link)
     if (rc != -EAGAIN) {
         return link_end(link, rc);
     }
-    int64_t deadline =
-        link->begin_ns + (link->is_challenged ? repl->config.timeout_ns : GREETING_NS);
+    int64_t deadline = link->begin_ns + GREETING_NS + (link->is_challenged ? PROOF_NS : 0);
     if (fw_fom_now(fom) < deadline) {
         return fw_fom_wait_until(fom, LINK_GREET, deadline);
     }
@@ -428,7 +473,7 @@ static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint6
     link->item_count++;
 }
 
-/* A change of the batch, and its key unless it is a flush. */
+/* A change of the batch, and its key if it has one. */
 struct change {
     struct fw_change said;
     struct fw_key key;
@@ -443,14 +488,14 @@ static uint32_t group_look(const struct fw_repl_link *link, struct change group[
     uint32_t count = 0;
     while (count < GROUP && next < end && fw_change_next(&next, end, &group[count].said)) {
         const struct fw_change *said = &group[count].said;
-        if (said->kind != FW_CHANGE_FLUSH) {
+        if (said->key_length > 0) {
             group[count].key = fw_table_key(table, said->key, said->key_length);
             fw_table_prefetch(table, &group[count].key);
         }
         count++;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (group[i].said.kind != FW_CHANGE_FLUSH) {
+        if (group[i].said.key_length > 0) {
             fw_table_prefetch_item(table, &group[i].key);
         }
     }
@@ -468,10 +513,13 @@ static int link_tell_changes(struct fw_repl_link *link)
     }
     for (uint32_t i = 0; i < count && link_has_room(link); i++) {
         const struct fw_change *said = &group[i].said;
-        if (said->kind != FW_CHANGE_FLUSH) {
+        if (said->key_length > 0) {
             link_tell(link, &group[i].key, said->kind == FW_CHANGE_TOUCH ? said->number : 0);
+        } else if (said->kind == FW_CHANGE_LATER) {
+            link_tell_later(link);
         } else if (link->is_ours) {
             fw_repl_put_flush(link->reply, said->number);
+            link_tell_later(link); /* It may have been that one. */
         }
         link->batch_next = (uint32_t)(said->key + said->key_length - link->batch);
         told++;
@@ -512,6 +560,9 @@ static void link_mark(struct fw_repl_link *link)
 {
     int64_t now = fw_fom_now(&link->fom);
     uint64_t told = link_told(link);
+    if (!link->is_ours) {
+        return; /* It would not understand one. */
+    }
     bool is_news = told != link->mark_position || link->is_whole != link->is_whole_told;
     uint32_t under_way = link->mark_next - link->mark_first;
     if (under_way == FW_REPL_LINK_MARKS ||
@@ -536,7 +587,7 @@ static void link_mark(struct fw_repl_link *link)
         .position = told,
         .number = fw_table_number(link->repl->host.cache->table),
     };
-    fw_repl_put_mark(link->reply, &message, link->is_ours);
+    fw_repl_put_mark(link->reply, &message);
 }
 
 /* Reads on in the log, when the batch is used up. 0, or why the link ends. */
@@ -629,9 +680,8 @@ static int link_check(const struct fw_repl_link *link)
     if (fw_changes_has_lost(repl->changes, link->position)) {
         return -EOVERFLOW; /* What follows what it has read is gone. */
     }
-    /* Others need not answer: those of yrmcds do not. */
     const struct fw_repl_link_mark *oldest = &link->marks[link->mark_first % FW_REPL_LINK_MARKS];
-    if (link->is_ours && link->mark_first != link->mark_next &&
+    if (link->mark_first != link->mark_next &&
         fw_fom_now(&link->fom) - oldest->ns > repl->config.timeout_ns) {
         return -ETIMEDOUT;
     }
@@ -707,7 +757,7 @@ static void link_say_why(const struct fw_repl_link *link)
 {
     char peer[FW_ADDRESS_TEXT_SIZE];
     struct fw_metrics_repl *metrics = &link->repl->metrics;
-    fw_address_format(&link->slot->peer, peer);
+    fw_address_format(&link->peer, peer);
     switch (link->error) {
     case -EOVERFLOW:
         fw_repl_count(&metrics->drops, 1);
@@ -718,7 +768,18 @@ static void link_say_why(const struct fw_repl_link *link)
         break;
     case -ETIMEDOUT:
         fw_repl_count(&metrics->silent, 1);
-        FW_LOG(repl, NOTICE, "ended the link to the slave %s: it does not answer", peer);
+        FW_LOG(repl, NOTICE, "ended the link to %s: it %s", peer,
+               link->slot != NULL    ? "does not answer"
+               : link->is_challenged ? "did not prove in time that it knows the secret"
+                                     : "did not greet in time");
+        break;
+    case -EUSERS:
+        fw_repl_count(&metrics->refused, 1);
+        FW_LOG(repl, NOTICE, "refused the slave %s: there are as many as --repl-slaves says", peer);
+        break;
+    case -ECONNABORTED:
+        fw_repl_count(&metrics->refused, 1);
+        FW_LOG(repl, NOTICE, "refused %s: it proved nothing, and too many others wait", peer);
         break;
     case -EPROTO:
         fw_repl_count(&metrics->damaged, 1);
@@ -744,14 +805,16 @@ static void link_let_go(struct fw_repl_link *link)
 {
     struct fw_repl *repl = link->repl;
     link->is_closing = true;
-    /* Release, as all stores to it: nobody is vouched for any more. */
-    atomic_store_explicit(&link->slot->whole, 0, memory_order_release);
+    if (link->slot != NULL) {
+        /* Release, as all stores to it: nobody is vouched for any more. */
+        atomic_store_explicit(&link->slot->whole, 0, memory_order_release);
+    }
     link_say_why(link);
     if (link->is_quiescing) {
         fw_quiescence_cancel(fw_fom_domain(&link->fom), &link->quiescence);
     }
     if (link->is_in_log) {
-        fw_changes_leave(repl->changes, !link->is_ours, link->position);
+        fw_changes_leave(repl->changes, link_wants(link), link->position);
     }
     if (link->is_open) {
         fw_stream_close(&link->stream);
@@ -791,8 +854,13 @@ static void link_finish(struct fw_fom *fom)
         fw_reply_clear(link->reply);
         free(link->reply);
     }
+    if (link->greeter != NULL) {
+        fw_repl_greeter_leave(link->greeter);
+    }
     if (link->slot != NULL) {
         slot_set_state(link, FW_REPL_LINK_NONE);
+    }
+    if (repl != NULL) {
         atomic_fetch_sub(&repl->link_count, 1);
         repl->host.gone(repl->host.server);
     }
@@ -812,10 +880,10 @@ static int link_initialise(struct fw_fom *fom)
     fw_reply_init(link->reply, link->local->table);
     int rc = fw_stream_open(&link->stream, core->reactor, link->fd, &link_events);
     link->is_open = rc == 0;
-    if (rc == 0 && fw_stream_peer(&link->stream, &link->slot->peer) != 0) {
-        link->slot->peer.length = 0;
+    if (rc == 0 && fw_stream_peer(&link->stream, &link->peer) != 0) {
+        link->peer.length = 0;
     }
-    if (rc == 0 && !fw_repl_is_admitted(link->repl, &link->slot->peer)) {
+    if (rc == 0 && !fw_repl_is_admitted(link->repl, &link->peer)) {
         link->error = -EACCES;
         return -EACCES;
     }

@@ -6,7 +6,9 @@
  *       └──────────┴────────────────────►
  *
  *   GREET    waits for the slave's HELLO; one that says nothing for GREETING_NS is another
- *            server's, and is admitted as such where that is allowed
+ *            server's, and is admitted as such where that is allowed. Where there is a secret it
+ *            has PROOF_NS more to prove that it knows it. Then it takes a place among the slaves;
+ *            until then it may have to make way for others (greeters.h)
  *   CONFIRM  has entered the log; waits until every locality has passed a quiescent point
  *   STREAM   reads the log and the keys of the copy, looks each key up, sends what it finds
  *   CLOSE    leaves the log, ends the copy's job, closes the socket
@@ -53,7 +55,9 @@ struct fw_repl_link_mark {
 struct fw_repl_link {
     struct fw_fom fom;
     struct fw_repl *repl;
-    struct fw_repl_slot *slot;
+    struct fw_repl_greeter *greeter; /* Its place until it has a slot; NULL: it has left it. */
+    struct fw_repl_slot *slot;       /* NULL: it is no slave yet. */
+    struct fw_address peer;
     struct fw_cache_local *local; /* Of its core. */
     struct fw_stream stream;
     struct fw_clink news;
@@ -86,6 +90,7 @@ struct fw_repl_link {
     char nonce[FW_REPL_NONCE]; /* Of the challenge. */
     uint64_t hello_history;    /* What it said before it was challenged. */
     uint64_t hello_position;
+    uint32_t knows; /* What both sides know, of FW_REPL_KNOWS_... */
     uint64_t history;
     uint64_t position;      /* Where the log is read next. */
     uint64_t seen_head;     /* Where it ended when this link last told of something. */

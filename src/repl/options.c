@@ -30,7 +30,7 @@ const struct fw_option fw_repl_options[] = {
     ROW(STRING, master_file, "master-file", .value_name = "FILE",
         .help = "who finds this file is master, and who finds it gone becomes slave"),
     ROW(BOOL, serves_reads, "serve-reads", .default_text = "no",
-        .help = "let clients read from a slave; else it closes their connections"),
+        .help = "let clients read from a slave; else they are told who is master"),
     ROW(LIST, admit, "admit", .value_name = "ADDRESS",
         .help = "addresses of machines that may follow; if none is given only this machine, by "
                 "127.0.0.1 and ::1"),

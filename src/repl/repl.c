@@ -21,7 +21,7 @@ int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
     *repl = (struct fw_repl){.config = *config, .host = *host};
     repl->changes = fw_table_changes(host->cache->table);
     repl->link_type = fw_repl_link_type;
-    repl->link_type.limit_count = FW_REPL_SLAVES_MAX;
+    repl->link_type.limit_count = FW_REPL_SLAVES_MAX + FW_REPL_GREETERS_MAX;
     repl->follow_type = fw_repl_follow_type;
     repl->follow_type.limit_count = 1;
     int rc = fw_domain_add_type(host->domain, &repl->link_type);
@@ -47,15 +47,22 @@ void fw_repl_fini(struct fw_repl *repl)
     fw_metrics_unregister(repl->host.registry, &repl->metrics.source);
 }
 
-/* A slot that is free, or NULL. Only the thread that runs the server takes one. */
-static struct fw_repl_slot *slot_take(struct fw_repl *repl)
+struct fw_repl_slot *fw_repl_slot_take(struct fw_repl *repl)
 {
     uint64_t count =
         repl->config.slaves < FW_REPL_SLAVES_MAX ? repl->config.slaves : FW_REPL_SLAVES_MAX;
     for (uint64_t i = 0; i < count; i++) {
         struct fw_repl_slot *slot = &repl->slots[i];
-        /* Acquire, for the release of the link that had it. */
-        if (atomic_load_explicit(&slot->state, memory_order_acquire) == FW_REPL_LINK_NONE) {
+        uint32_t none = FW_REPL_LINK_NONE;
+        /* Acquire, for the release of the link that had it. Links of several cores may want it. */
+        if (atomic_compare_exchange_strong_explicit(&slot->state, &none, FW_REPL_LINK_ENTERING,
+                                                    memory_order_acquire, memory_order_relaxed)) {
+            /* Relaxed, all: figures, of nobody yet. */
+            atomic_store_explicit(&slot->sent, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->confirmed, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->current_ns, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->bytes_sent, 0, memory_order_relaxed);
+            fw_repl_count(&repl->metrics.links, 1);
             return slot;
         }
     }
@@ -64,31 +71,34 @@ static struct fw_repl_slot *slot_take(struct fw_repl *repl)
 
 int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd)
 {
-    struct fw_repl_slot *slot = slot_take(repl);
     struct fw_fom *fom;
-    if (slot == NULL || !atomic_load(&repl->is_master)) {
+    struct fw_ticket displaced;
+    bool is_displacing;
+    if (!atomic_load(&repl->is_master)) {
         fw_repl_count(&repl->metrics.refused, 1);
-        return slot == NULL ? -EUSERS : -ESHUTDOWN;
+        return -ESHUTDOWN;
+    }
+    struct fw_repl_greeter *greeter =
+        fw_repl_greeters_take(&repl->greeters, &is_displacing, &displaced);
+    if (is_displacing) {
+        fw_ticket_wake(displaced);
+    }
+    if (greeter == NULL) {
+        fw_repl_count(&repl->metrics.refused, 1);
+        return -EUSERS;
     }
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->link_type,
                            fw_domain_home_by_load(repl->host.domain));
     if (rc != 0) {
+        fw_repl_greeter_leave(greeter);
         return rc;
     }
     struct fw_repl_link *link = FW_FOM_OF(fom, struct fw_repl_link);
-    /* Relaxed, all: figures, of nobody yet. */
-    atomic_store_explicit(&slot->sent, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->confirmed, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->current_ns, 0, memory_order_relaxed);
-    atomic_store_explicit(&slot->bytes_sent, 0, memory_order_relaxed);
-    /* Release, for the acquire of who looks. */
-    atomic_store_explicit(&slot->state, FW_REPL_LINK_GREETING, memory_order_release);
     link->repl = repl;
-    link->slot = slot;
+    link->greeter = greeter;
     link->listener = listener;
     link->fd = fd;
     atomic_fetch_add(&repl->link_count, 1);
-    fw_repl_count(&repl->metrics.links, 1);
     fw_fom_start(fom);
     return 0;
 }
@@ -157,16 +167,39 @@ bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t 
 
 /* ---- roles --------------------------------------------------------------------------------- */
 
+/* How many numbers its master may have given that this one has not heard of. */
+static uint64_t numbers_unheard(const struct fw_repl *repl)
+{
+    /* Relaxed: no follower is left. */
+    int64_t marked_ns = atomic_load_explicit(&repl->followed.marked_ns, memory_order_relaxed);
+    /* A mark that is not answered for as long as the time-out ends the link. */
+    return fw_repl_numbers_ahead(
+        marked_ns != 0 ? fw_clock_now_ns() - marked_ns + repl->config.timeout_ns : 0);
+}
+
+/* A flush that was to come at the old master comes here, and at once if it is overdue. */
+static void later_take_over(struct fw_repl *repl)
+{
+    struct fw_cache *cache = repl->host.cache;
+    /* Relaxed, both: there is no follower, and clients come later. */
+    uint32_t at = atomic_exchange_explicit(&cache->master_flush_at, 0, memory_order_relaxed);
+    if (at != 0) {
+        atomic_store_explicit(&cache->flush_at, at, memory_order_relaxed);
+    }
+}
+
 void fw_repl_serve(struct fw_repl *repl)
 {
     struct fw_table *table = repl->host.cache->table;
     FW_ASSERT(!fw_repl_is_following(repl));
     /* Relaxed: no follower is left. Who never had a master knows all numbers that were given. */
     if (atomic_load_explicit(&repl->followed.history, memory_order_relaxed) != 0) {
-        fw_table_take_numbers(table, fw_table_number(table) + FW_REPL_NUMBERS_AHEAD);
+        fw_table_take_numbers(table, fw_table_number(table) + numbers_unheard(repl));
         atomic_store_explicit(&repl->followed.history, 0, memory_order_relaxed);
     }
     fw_changes_forget(repl->changes);
+    later_take_over(repl);
+    fw_table_keep_expired(table, false);
     /* Release, for the acquire in links. */
     atomic_store_explicit(&repl->is_master, true, memory_order_release);
 }
@@ -178,15 +211,18 @@ void fw_repl_resign(struct fw_repl *repl)
     (void)fw_channel_broadcast(&repl->news);
 }
 
-int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master)
+int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
 {
     struct fw_fom *fom;
     FW_ASSERT(!fw_repl_is_following(repl));
     fw_changes_forget(repl->changes);
     atomic_store(&repl->must_unfollow, false);
-    /* Relaxed, both: there is no follower. Whatever is here is nothing that a master has told. */
+    /* Relaxed, all: there is no follower. Whatever is here is nothing that a master has told. */
     atomic_store_explicit(&repl->followed.history, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.is_torn, true, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.marked_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->host.cache->master_flush_at, 0, memory_order_relaxed);
+    fw_table_keep_expired(repl->host.cache->table, false);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,
                            fw_domain_locality(repl->host.domain, 0));
     if (rc != 0) {
@@ -194,7 +230,7 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master)
     }
     struct fw_repl_follow *follow = FW_FOM_OF(fom, struct fw_repl_follow);
     follow->repl = repl;
-    follow->master = *master;
+    follow->master = master->address;
     repl->master = *master;
     /* Release, for the acquire of who looks. */
     atomic_store_explicit(&repl->followed.state, FW_REPL_FOLLOW_CONNECTING, memory_order_release);

@@ -30,7 +30,7 @@
  *
  * Roles. A server is master or slave; who decides is the server's business (server/replication.h).
  * To become slave it drops its clients, forgets the log, starts a follower. To become master it
- * ends the follower first, waits until that is gone, then jumps ahead in its numbers (apply.h) and
+ * ends the follower first, waits until that is gone, then skips numbers (apply.h) and
  * serves.
  *
  * Threads. Links and the follower are foms of the server's domain, on the turn of their core. Jobs
@@ -50,6 +50,7 @@
 #include "cache/changes.h"
 #include "io/address.h"
 #include "io/reactor.h"
+#include "repl/greeters.h"
 #include "repl/metrics.h"
 #include "repl/options.h"
 #include "repl/secret.h"
@@ -57,8 +58,8 @@
 enum { FW_REPL_SLAVES_MAX = 16, FW_REPL_ADMITTED_MAX = 64 };
 
 enum fw_repl_link_state {
-    FW_REPL_LINK_NONE, /* The slot is free. */
-    FW_REPL_LINK_GREETING,
+    FW_REPL_LINK_NONE,     /* The slot is free. */
+    FW_REPL_LINK_ENTERING, /* It was just taken. */
     FW_REPL_LINK_CONFIRMING,
     FW_REPL_LINK_COPYING,
     FW_REPL_LINK_STREAMING,
@@ -68,7 +69,7 @@ enum fw_repl_link_state {
  */
 struct fw_repl_slot {
     _Atomic uint32_t state; /* enum fw_repl_link_state */
-    struct fw_address peer; /* Written by the link before it is CONFIRMING. */
+    struct fw_address peer; /* Written by the link while it is ENTERING. */
     atomic_bool is_ours;
     _Atomic uint64_t sent;      /* Position. */
     _Atomic uint64_t confirmed; /* Position of the last mark that was answered. */
@@ -91,7 +92,15 @@ struct fw_repl_followed {
     _Atomic uint64_t history;   /* Whose position it is; 0: nobody's. */
     _Atomic uint64_t position;  /* Of the last mark: all before it is applied. */
     _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
+    _Atomic int64_t marked_ns;  /* When the last mark came; 0: none has. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
+};
+
+/* Whom a slave follows. */
+struct fw_repl_master {
+    const char *name;          /* As it was given. Constant, and outlives all followers. */
+    uint16_t port;             /* If that does not say one. */
+    struct fw_address address; /* Of length 0: the name could not be resolved yet. */
 };
 
 /* What replication wants of the server. */
@@ -121,11 +130,12 @@ struct fw_repl {
     atomic_bool is_urgent;          /* Somebody has waited for slaves to confirm something. */
     atomic_bool must_unfollow;      /* The follower ends. */
     _Atomic uint32_t link_count;    /* Until their sockets are closed. */
-    struct fw_address master;       /* Whom to follow; the thread that runs the server. */
+    struct fw_repl_master master;   /* Whom to follow; the thread that runs the server. */
     struct fw_address admitted[FW_REPL_ADMITTED_MAX]; /* Who may be a slave; constant. */
     uint32_t admitted_count;
     struct fw_repl_secret secret; /* Constant. */
     struct fw_repl_slot slots[FW_REPL_SLAVES_MAX];
+    struct fw_repl_greeters greeters;
     struct fw_repl_followed followed;
     struct fw_metrics_repl metrics;
     struct fw_metric_collector collector;
@@ -148,9 +158,13 @@ void fw_repl_fini(struct fw_repl *repl); /* The domain has stopped. */
 
 /*
  * A connection was accepted on the replication's address: makes a link of it. `fd` is taken over if
- * it returns 0. -EUSERS: there are as many slaves as may be. The thread that runs the server.
+ * it returns 0. -EUSERS: too many have come that are no slaves yet. The thread that runs the
+ * server.
  */
 FW_MUST_CHECK int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd);
+
+/* A place for the slave of a link, which is on its turn; NULL: there are as many as may be. */
+struct fw_repl_slot *fw_repl_slot_take(struct fw_repl *repl);
 
 /* Reads who may be a slave, before anybody is admitted. Returns 0 or -EINVAL with the reason. */
 FW_MUST_CHECK int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason);
@@ -184,11 +198,14 @@ static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves
  */
 void fw_repl_serve(struct fw_repl *repl);  /* Is master from now on. No follower is left. */
 void fw_repl_resign(struct fw_repl *repl); /* Is no longer; links end. */
-FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_address *master);
+FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master);
 void fw_repl_unfollow(struct fw_repl *repl);
 bool fw_repl_is_following(const struct fw_repl *repl);
 
 /* In figures.c. Any thread. */
+/* Its address, or its name while that could not be resolved. */
+void fw_repl_master_format(const struct fw_repl_master *master,
+                           char text[static FW_ADDRESS_TEXT_SIZE]);
 void fw_repl_standing(struct fw_repl *repl, struct fw_repl_standing *standing);
 /* Shows `stats replication`, but for the role. */
 void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context);

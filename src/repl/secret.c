@@ -15,7 +15,7 @@ int fw_repl_secret_read(struct fw_repl_secret *secret, const char *path, struct 
     char *contents;
     size_t size;
     char mac[FW_HMAC_SIZE];
-    int rc = fw_file_read(path, FW_REPL_SECRET_MAX + 1, &contents, &size, reason);
+    int rc = fw_file_read_secret(path, FW_REPL_SECRET_MAX + 1, &contents, &size, reason);
     if (rc != 0) {
         return rc;
     }
@@ -23,10 +23,10 @@ int fw_repl_secret_read(struct fw_repl_secret *secret, const char *path, struct 
     if (size < FW_REPL_SECRET_MIN || size > FW_REPL_SECRET_MAX) {
         rc = fw_reason_set(reason, -EINVAL, "'%s': a secret has %d to %d bytes", path,
                            FW_REPL_SECRET_MIN, FW_REPL_SECRET_MAX);
-    } else if (fw_hmac(contents, size, "", 0, mac) != 0) {
-        rc = fw_reason_set(
-            reason, -ENOSYS,
-            "'%s': proofs of a secret need libgcrypt (libgcrypt20), which is not here", path);
+    } else if ((rc = fw_hmac(contents, size, "", 0, mac)) != 0) {
+        (void)fw_reason_set(reason, rc, "cannot use the secret in '%.200s': %s", path,
+                            rc == -EOPNOTSUPP ? FW_REASON_ABSENT("libgcrypt", "secrets")
+                                              : "libgcrypt is not installed");
     } else {
         memcpy(secret->bytes, contents, size);
         secret->length = size;

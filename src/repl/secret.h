@@ -42,7 +42,7 @@ struct fw_repl_secret {
 };
 
 /*
- * Reads it from a file: all but a newline at its end.
+ * Reads it from a file, which is refused if everyone may read it: all but a newline at its end.
  * Returns 0 or a negative errno with the reason; also if this machine cannot compute proofs.
  */
 FW_MUST_CHECK int fw_repl_secret_read(struct fw_repl_secret *secret, const char *path,

@@ -13,6 +13,7 @@ enum {
     SET_EXTRAS = 8,
     SET_EXTRAS_NUMBER = 16,
     HELLO_EXTRAS = 20,
+    KNOWS_SHIFT = 8,
 };
 
 static_assert((int)FW_REPL_HEADER == (int)FW_BINARY_HEADER, "it is that protocol's");
@@ -113,18 +114,27 @@ void fw_repl_put_flush(struct fw_reply *reply, uint64_t number)
     fw_reply_advance(reply, put_header(reply->next, &head, 0, 0));
 }
 
-void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark, bool is_ours)
+void fw_repl_put_later(struct fw_reply *reply, const struct fw_cache_local *local)
+{
+    const struct head head = {
+        .magic = FW_BINARY_REQUEST, .opcode = FW_REPL_LATER, .extras_length = sizeof(uint32_t)};
+    /* Relaxed: if it changes now that stands in the log. */
+    uint32_t at = atomic_load_explicit(&local->cache->flush_at, memory_order_relaxed);
+    char *to = put_header(reply->next, &head, 0, 0);
+    fw_be32_put(to, at == 0 ? 0 : at > local->now ? at - local->now : 1);
+    fw_reply_advance(reply, to + sizeof(uint32_t));
+}
+
+void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark)
 {
     const struct head head = {.magic = FW_BINARY_REQUEST,
                               .opcode = FW_REPL_NOOP,
-                              .extras_length = is_ours ? sizeof(uint64_t) : 0,
+                              .extras_length = sizeof(uint64_t),
                               .opaque = mark->opaque,
-                              .cas = is_ours ? mark->position : 0};
+                              .cas = mark->position};
     char *to = put_header(reply->next, &head, 0, 0);
-    if (is_ours) {
-        fw_be64_put(to, mark->number);
-    }
-    fw_reply_advance(reply, to + head.extras_length);
+    fw_be64_put(to, mark->number);
+    fw_reply_advance(reply, to + sizeof(uint64_t));
 }
 
 size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque)
@@ -155,7 +165,7 @@ static char *put_greeting(char *to, uint8_t magic, const struct fw_repl_greeting
         .magic = magic, .opcode = FW_REPL_HELLO, .extras_length = HELLO_EXTRAS};
     to = put_header(to, &head, 0, 0);
     fw_be16_put(to, FW_REPL_VERSION);
-    fw_be16_put(to + 2, (uint16_t)greeting->start);
+    fw_be16_put(to + 2, (uint16_t)(greeting->knows << KNOWS_SHIFT | greeting->start));
     fw_be64_put(to + 4, greeting->history);
     fw_be64_put(to + 12, greeting->position);
     return to + HELLO_EXTRAS;
@@ -193,6 +203,8 @@ static bool shape_is_right(const struct fw_repl_message *message, uint32_t extra
         return has_key && !has_value && extras == sizeof(uint32_t);
     case FW_REPL_FLUSHQ:
         return !has_key && !has_value && (extras == 0 || extras == sizeof(uint32_t));
+    case FW_REPL_LATER:
+        return !has_key && !has_value && extras == sizeof(uint32_t);
     case FW_REPL_NOOP:
         return !has_key && !has_value && (extras == 0 || extras == sizeof(uint64_t));
     case FW_REPL_HELLO:
@@ -209,7 +221,8 @@ static void extras_read(struct fw_repl_message *message, const char *extras, uin
 {
     if (message->opcode == FW_REPL_HELLO) {
         message->version = fw_be16_get(extras);
-        message->start = fw_be16_get(extras + 2);
+        message->start = fw_be16_get(extras + 2) & ((1U << KNOWS_SHIFT) - 1);
+        message->knows = (uint32_t)fw_be16_get(extras + 2) >> KNOWS_SHIFT;
         message->history = fw_be64_get(extras + 4);
         message->position = fw_be64_get(extras + 12);
     } else if (message->is_answer) {
@@ -218,11 +231,25 @@ static void extras_read(struct fw_repl_message *message, const char *extras, uin
         message->flags = fw_be32_get(extras);
         message->expires = fw_be32_get(extras + 4);
         message->number = length == SET_EXTRAS_NUMBER ? fw_be64_get(extras + SET_EXTRAS) : 0;
-    } else if (message->opcode == FW_REPL_TOUCH) {
+    } else if (message->opcode == FW_REPL_TOUCH || message->opcode == FW_REPL_LATER) {
         message->expires = fw_be32_get(extras);
     } else if (message->opcode == FW_REPL_NOOP && length > 0) {
         message->number = fw_be64_get(extras);
     }
+}
+
+/* Is the item number that a request says one that items can have? */
+static bool number_is_right(const struct fw_repl_message *message)
+{
+    uint64_t number = message->number;
+    if (message->is_answer) {
+        return true;
+    }
+    if (message->opcode == FW_REPL_FLUSHQ || message->opcode == FW_REPL_SET ||
+        message->opcode == FW_REPL_SETQ) {
+        number = number != 0 ? number : message->cas;
+    }
+    return number < FW_ITEM_NUMBER_END;
 }
 
 enum fw_repl_decoded fw_repl_decode(const char *bytes, size_t size, struct fw_repl_message *message)
@@ -256,6 +283,9 @@ enum fw_repl_decoded fw_repl_decode(const char *bytes, size_t size, struct fw_re
         return FW_REPL_MORE;
     }
     extras_read(message, bytes + FW_REPL_HEADER, extras_length);
+    if (!number_is_right(message)) {
+        return FW_REPL_DAMAGED;
+    }
     message->key = bytes + FW_REPL_HEADER + extras_length;
     message->value = message->key + message->key_length;
     return FW_REPL_MESSAGE;

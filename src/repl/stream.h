@@ -19,10 +19,13 @@
  *     FlushQ    CAS: items with a lower number are gone. Others get no FlushQ: they are told of
  *               each item that was flushed, when it is found, since one that was stored right
  *               after the flush may already be theirs.
+ *     Later     a flush is to come in so many seconds (extras), or none is (0). It comes with a
+ *               FlushQ, on the master's word; a slave only remembers it, should it become master.
  *     Noop      CAS: the position in the master's log of changes (cache/changes.h). Extras: the
- *               next number, of which the slave must know should it become master.
+ *               next number, of which the slave must know should it become master. Others get no
+ *               marks: yrmcds' take a Noop for an error and answer none.
  *
- * The opaque of a mark comes back in the answer, from any server. Its two highest bits say whether
+ * The opaque of a mark comes back in the answer. Its two highest bits say whether
  * the slave has all there is at this moment, and whether it has been told of every item once; the
  * rest counts.
  *
@@ -32,8 +35,13 @@
  *
  * Before the stream the two greet each other:
  *
- *     slave:    HELLO          extras: version, history and position that it has (0: none)
- *     master:   HELLO answer   extras: version, what follows, history, position
+ *     slave:    HELLO          extras: version, what it knows, history and position that it has
+ *                              (0: none)
+ *     master:   HELLO answer   extras: version, what follows and what both know, history, position
+ *
+ * What it knows are bits (FW_REPL_KNOWS_...), in the upper byte of 16 bits of which releases before
+ * them wrote and read zeros. So a fleet is upgraded one by one, in any order: what only one of the
+ * two knows is not used.
  *
  * Where they share a secret they prove it first, in between: secret.h.
  *
@@ -76,9 +84,17 @@ enum fw_repl_opcode {
     FW_REPL_DELETEQ = 0x14,
     FW_REPL_FLUSHQ = 0x18,
     FW_REPL_TOUCH = 0x1c,
-    FW_REPL_HELLO = 0xf0, /* Of no other server, nor the next two. */
+    FW_REPL_HELLO = 0xf0, /* Of no other server, nor the next three. */
     FW_REPL_CHALLENGE = 0xf1,
     FW_REPL_PROOF = 0xf2,
+    FW_REPL_LATER = 0xf3,
+};
+
+/* What releases can do that others cannot. */
+enum {
+    FW_REPL_KNOWS_LATER = 1,  /* Flushes that are to come are told. */
+    FW_REPL_KNOWS_EXPIRY = 2, /* The master tells what expired; the slave keeps it until then. */
+    FW_REPL_KNOWS_ALL = 3,
 };
 
 /* The opaque of a mark. */
@@ -107,6 +123,7 @@ struct fw_repl_message {
     uint64_t position; /* HELLO. Of a Noop it is the CAS. */
     uint32_t version;  /* HELLO. */
     uint32_t start;    /* Answer to HELLO: enum fw_repl_start. */
+    uint32_t knows;    /* HELLO: bits. */
     size_t size;       /* Of the message without a large value. */
 };
 
@@ -129,13 +146,14 @@ void fw_repl_put_touch(struct fw_reply *reply, const struct fw_cache_local *loca
                        const struct fw_item *item, bool is_ours);
 void fw_repl_put_delete(struct fw_reply *reply, const char *key, size_t key_length);
 void fw_repl_put_flush(struct fw_reply *reply, uint64_t number);
+void fw_repl_put_later(struct fw_reply *reply, const struct fw_cache_local *local);
 
 struct fw_repl_mark {
     uint32_t opaque;
     uint64_t position;
     uint64_t number;
 };
-void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark, bool is_ours);
+void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark);
 
 size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque);
 
@@ -147,6 +165,7 @@ struct fw_repl_greeting {
     uint64_t history;
     uint64_t position;
     enum fw_repl_start start; /* Of the answer. */
+    uint32_t knows;
 };
 /* Of secret.h: master's are answers. All have a value only, of at most FW_REPL_PROOF_MAX bytes. */
 enum { FW_REPL_PROOF_MAX = 48 };

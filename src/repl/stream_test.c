@@ -13,7 +13,9 @@
 
 #include <cmocka.h>
 
+#include "base/endian.h"
 #include "cache/operation.h"
+#include "io/clock.h"
 #include "repl/apply.h"
 #include "support/converse.h"
 
@@ -223,16 +225,6 @@ static void test_others_get_the_plain_form(void **state)
     /* memcached's own parser takes it. */
     converse_say(pair->slave, bytes, length, 0);
     assert_int_equal(pair->slave->replies_length, 0);
-    fw_repl_put_mark(&local->reply, &(struct fw_repl_mark){.opaque = 5, .position = 9}, false);
-    length = gather(pair, bytes);
-    converse_say(pair->slave, bytes, length, 0);
-    struct fw_repl_message answer;
-    size_t answered = pair->slave->replies_length;
-    assert_int_equal(fw_repl_decode(converse_answer(pair->slave), answered, &answer),
-                     FW_REPL_MESSAGE);
-    assert_true(answer.is_answer);
-    assert_int_equal(answer.opcode, FW_REPL_NOOP);
-    assert_int_equal(answer.opaque, 5);
 }
 
 static void test_marks_and_greetings(void **state)
@@ -242,8 +234,7 @@ static void test_marks_and_greetings(void **state)
     struct fw_repl_message message;
     struct fw_reply *reply = &pair->master->local.reply;
     fw_repl_put_mark(
-        reply, &(struct fw_repl_mark){.opaque = 0xc0000001, .position = 1234567, .number = 77},
-        true);
+        reply, &(struct fw_repl_mark){.opaque = 0xc0000001, .position = 1234567, .number = 77});
     assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
     assert_int_equal(message.opcode, FW_REPL_NOOP);
     assert_int_equal(message.cas, 1234567);
@@ -263,6 +254,46 @@ static void test_marks_and_greetings(void **state)
     assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
     assert_true(message.is_answer);
     assert_int_equal(message.start, FW_REPL_GO_ON);
+}
+
+/* Numbers of items have 48 bits, but a CAS that a client chose may be anything. */
+static void test_numbers_that_cannot_be(void **state)
+{
+    struct pair *pair = *state;
+    char bytes[256];
+    struct fw_repl_message message;
+    struct fw_reply *reply = &pair->master->local.reply;
+    const uint64_t numbers[] = {FW_ITEM_NUMBER_END - 1, FW_ITEM_NUMBER_END, UINT64_MAX};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(numbers); i++) {
+        enum fw_repl_decoded decoded = i == 0 ? FW_REPL_MESSAGE : FW_REPL_DAMAGED;
+        fw_repl_put_mark(reply, &(struct fw_repl_mark){.position = 1, .number = numbers[i]});
+        assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), decoded);
+        fw_repl_put_flush(reply, numbers[i]);
+        assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), decoded);
+        /* SetQ with a CAS, and with a CAS and a number behind it. */
+        char set[FW_REPL_HEADER + 17] = {(char)0x80, 0x11, 0, 1, 8};
+        fw_be32_put(set + 8, 9);
+        fw_be64_put(set + 16, numbers[i]);
+        assert_int_equal(fw_repl_decode(set, FW_REPL_HEADER + 9, &message), decoded);
+        set[4] = 16;
+        fw_be32_put(set + 8, 17);
+        fw_be64_put(set + 16, UINT64_MAX);
+        fw_be64_put(set + FW_REPL_HEADER + 8, numbers[i]);
+        assert_int_equal(fw_repl_decode(set, sizeof set, &message), decoded);
+    }
+}
+
+/* A takeover skips what the old master can have given, and no more than is needed. */
+static void test_numbers_ahead(void **state)
+{
+    (void)state;
+    const int64_t second = (int64_t)FW_NS_PER_S;
+    uint64_t base = fw_repl_numbers_ahead(0);
+    assert_int_equal(base, UINT64_C(1) << 30);
+    assert_true(fw_repl_numbers_ahead(20 * second) - base >= UINT64_C(20) << 24);
+    assert_true(fw_repl_numbers_ahead(20 * second) < UINT64_C(1) << 31);
+    assert_int_equal(fw_repl_numbers_ahead(-second), base);
+    assert_true(fw_repl_numbers_ahead(INT64_MAX) >= FW_ITEM_NUMBER_END);
 }
 
 static void test_cut_and_damaged(void **state)
@@ -314,6 +345,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_touch_and_flush, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_others_get_the_plain_form, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks_and_greetings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers_that_cannot_be, set_up, tear_down),
+        cmocka_unit_test(test_numbers_ahead),
         cmocka_unit_test_setup_teardown(test_cut_and_damaged, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,9 +134,7 @@ static void relations_check(const struct check *check)
     if (config->cluster.name != NULL) {
         tell_if(check, fw_server_cluster_check(&config->cluster, &reason), &reason);
     }
-    if (config->repl.is_enabled) {
-        tell_if(check, fw_replication_check(&config->repl, &reason), &reason);
-    }
+    tell_if(check, fw_replication_check(&config->repl, &reason), &reason);
     if (config->tenants != NULL) {
         tell_if(check, fw_tenancy_check_slaves(config->tenants, &config->repl, &reason), &reason);
     }

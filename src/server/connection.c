@@ -112,6 +112,7 @@ static void connection_withdraw(struct fw_connection *connection)
         fw_sched_cancel(&connection->core->sched, &connection->request);
     }
     if (connection->is_admitted) {
+        connection_mark(connection, "WITHDRAW");
         connection_pass_on(connection);
     }
 }
@@ -120,6 +121,24 @@ static void connection_give_to(struct fw_connection *connection, struct fw_rule_
 {
     connection->request.class.tenant = verdict.tenant;
     connection->request.class.is_urgent = verdict.is_urgent;
+}
+
+/* Why nobody may give such a command now; NULL: there is no reason. */
+static const char *gate_refusal(const struct fw_server *server, enum fw_command_class class)
+{
+    const struct fw_replication *replication = &server->replication;
+    bool is_write = class == FW_COMMAND_WRITE;
+    if (fw_replication_refuses_reads(replication)) {
+        return replication->no_reads;
+    }
+    /* Relaxed, both: the first changes while nobody writes, the second is never taken back. */
+    if (is_write && atomic_load_explicit(&server->cache.is_read_only, memory_order_relaxed)) {
+        return replication->no_writes;
+    }
+    if (is_write && atomic_load_explicit(&server->cache.is_used_up, memory_order_relaxed)) {
+        return "the item numbers are used up, the server has to be restarted";
+    }
+    return NULL;
 }
 
 /* The gate: may this command go in the turn that was admitted? */
@@ -138,11 +157,11 @@ static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class c
         connection->held = verdict;
         return FW_GATE_HOLD;
     }
-    bool is_read_only =
-        core->doubts.is_short ||
-        atomic_load_explicit(&core->server->cache.is_read_only, memory_order_relaxed);
-    return connection->is_shed || (is_read_only && class == FW_COMMAND_WRITE) ? FW_GATE_REFUSE
-                                                                              : FW_GATE_PASS;
+    gate->refusal = gate_refusal(core->server, class);
+    return connection->is_shed || gate->refusal != NULL ||
+                   (core->doubts.is_short && class == FW_COMMAND_WRITE)
+               ? FW_GATE_REFUSE
+               : FW_GATE_PASS;
 }
 
 /* Whose it is, by what is known of it before a request is. */
@@ -331,7 +350,10 @@ static bool connection_depart(struct fw_fom *fom)
         connection->unsent != NULL || connection->transfer != NULL) {
         return false; /* It has something under way here. */
     }
-    connection->is_admitted = false; /* By nobody: it is still to be read, over there. */
+    if (connection->is_admitted) { /* By nobody: it is still to be read, over there. */
+        connection_mark(connection, "WITHDRAW");
+        connection->is_admitted = false;
+    }
     connection_hide(connection);
     if (fw_sched_is_waiting(&connection->request)) {
         fw_sched_cancel(&core->sched, &connection->request);
@@ -422,7 +444,7 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     }
     /* Relaxed: it changes while there are no clients. */
     if (FW_UNLIKELY(connection->is_shed || core->doubts.is_short ||
-                    atomic_load_explicit(&cache->cache->is_read_only, memory_order_relaxed))) {
+                    !fw_cache_takes_writes(cache->cache))) {
         cache->gate = &core->gate;
     }
     struct fw_session_step step = fw_session_run(

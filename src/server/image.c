@@ -18,6 +18,7 @@
 
 enum {
     MODE = 0600,
+    CLEAR_BUCKETS = 1024,
     UNITS = FW_WALK_PARTS_MAX, /* Of a save: parts of the table; of a load: blocks at a time. */
 };
 
@@ -391,8 +392,9 @@ static void load_feed(struct fw_job_runnable *runnable, struct fw_job *job)
     uint32_t used = 0; /* So many units have been posted at least once. */
     int rc = fw_dump_open(&work->reader, &reason);
     if (rc == 0) {
-        work->number = work->reader.header.number;
-        fw_table_take_numbers(work->cache->table, work->number > 0 ? work->number - 1 : 0);
+        uint64_t number = work->reader.header.number;
+        work->image->has_new_numbers = number > FW_ITEM_NUMBER_END / 2;
+        work->number = work->image->has_new_numbers ? 0 : number;
     }
     while (rc == 0 && !atomic_load(&work->must_end)) {
         struct unit *unit = used < UNITS ? &work->units[used++] : unit_rejoin(work);
@@ -535,8 +537,13 @@ int fw_image_load(struct fw_jobs *jobs, struct fw_cache *cache, const char *path
     work_run(&work, &load_feeder);
     image->bytes = work.reader.offset;
     if (work.rc != 0) {
-        fw_table_flush(work.units[0].local);
+        /* Not by a flush, which would take only items with lower numbers than the next. */
+        uint64_t cursor = 0;
+        while (!fw_table_clear(work.units[0].local, &cursor, CLEAR_BUCKETS)) {
+        }
         *reason = work.reason;
+    } else if (work.number > 0) {
+        fw_table_take_numbers(cache->table, work.number - 1);
     }
     rc = work.rc;
     fw_file_reader_close(&work.from);

@@ -12,17 +12,21 @@
  * A damaged image is refused as a whole. One could take what comes before the damage, since a cache
  * may lack any item; but who finds a damaged file cannot know that nothing else is wrong with it,
  * and half a cache that looks like a whole one is worse to find than none. It is read once, not
- * verified first: nobody is served yet, and the table is emptied in one step if the end is not
- * reached.
+ * verified first: nobody is served yet, and the table is emptied if the end is not reached.
  *
  * Time goes on by the wall clock while the server is down: what expired meanwhile is left out. CAS
- * numbers go on where they ended, so that none is given twice.
+ * numbers go on where they ended, so that none is given twice. They go on only when all of the file
+ * was read: what is refused leaves no trace in them. Once half of all numbers are given, the items
+ * get new ones, and these begin at 1. That is safe here and nowhere else: no client is there, and
+ * whatever CAS one remembers from before is too high to be given again for years. So a server whose
+ * numbers are used up (cache/item.h) is helped by a restart.
  *
  * The work is done by the job kernel: one feeder (lane 1), which posts a unit (lane 2) for each
  * part of the table, or for each block of the file. Who calls waits for it.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <fairway/jobs.h>
@@ -34,9 +38,10 @@
 /* What was done. */
 struct fw_image {
     uint64_t items;
-    uint64_t bytes;   /* Of the file. */
-    uint64_t expired; /* load: left out. */
-    uint64_t refused; /* load: for which there was no memory, or which are too large by now. */
+    uint64_t bytes;       /* Of the file. */
+    uint64_t expired;     /* load: left out. */
+    uint64_t refused;     /* load: for which there was no memory, or which are too large by now. */
+    bool has_new_numbers; /* load: items have another CAS than before. */
     int64_t took_ns;
 };
 

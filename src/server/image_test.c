@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: an image brings back every item as it was, with all that the cache knows of it, less what
- * has expired; CAS numbers go on; a damaged image leaves the cache empty; a failed save leaves no
- * file.
+ * has expired; CAS numbers go on, and begin again when they are used up; a damaged image leaves the
+ * cache empty and its numbers alone; a failed save leaves no file.
  * Method: two caches without a server, and a job kernel. One is filled in the text protocol and
  * saved, the other loads it and is asked.
  */
@@ -21,6 +21,8 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "base/crc32c.h"
+#include "base/endian.h"
 #include "base/thread.h"
 #include "io/clock.h"
 #include "support/converse.h"
@@ -185,10 +187,7 @@ static void test_state_of_items(void **state)
     assert_string_equal(said(world.new, "mg won v\r\n"), "VA 1 Z X\r\nz\r\n");
 }
 
-/*
- * No number is given twice, also not that of an item which is gone. Each item that is loaded draws
- * one before it gets its own back.
- */
+/* No number is given twice, also not that of an item which is gone. */
 static void test_numbers_go_on(void **state)
 {
     (void)state;
@@ -196,8 +195,53 @@ static void test_numbers_go_on(void **state)
     (void)saved();
     (void)loaded();
     assert_string_equal(said(world.new, "mg a c\r\n"), "HD c1\r\n");
-    assert_string_equal(said(world.new, "ms c 1 c\r\nz\r\n"), "HD c4\r\n");
-    assert_string_equal(said(world.new, "ms a 1 C1 c\r\nw\r\n"), "HD c5\r\n");
+    assert_string_equal(said(world.new, "ms c 1 c\r\nz\r\n"), "HD c3\r\n");
+    assert_string_equal(said(world.new, "ms a 1 C1 c\r\nw\r\n"), "HD c4\r\n");
+}
+
+/* A file of no items whose header says this number, and behind it what is given. */
+static void header_write(uint64_t number, const char *behind)
+{
+    char bytes[40] = "FWDUMP\r\n\1";
+    fw_le64_put(bytes + 24, number);
+    fw_le32_put(bytes + 36, fw_crc32c(0, bytes, 36));
+    FILE *file = fopen(world.path, "we");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, sizeof bytes, 1, file), 1);
+    assert_true(fputs(behind, file) >= 0);
+    (void)fclose(file);
+}
+
+/* Whether a number cannot be or is followed by rubbish: it leaves no trace. */
+static void test_numbers_that_cannot_be(void **state)
+{
+    (void)state;
+    struct fw_image image;
+    struct fw_reason reason;
+    const uint64_t numbers[] = {FW_ITEM_NUMBER_END, FW_ITEM_NUMBER_END + 5, UINT64_MAX, 1000000};
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(numbers); i++) {
+        header_write(numbers[i], "rubbish");
+        assert_int_equal(fw_image_load(world.jobs, &world.new->cache, world.path, &image, &reason),
+                         -EBADMSG);
+        assert_int_equal(fw_table_number(world.new->cache.table), 1);
+    }
+    assert_string_equal(said(world.new, "ms a 1 c\r\nx\r\n"), "HD c1\r\n");
+}
+
+/* Items of a server whose numbers are used up: they stay, and numbers begin again. */
+static void test_numbers_begin_again(void **state)
+{
+    (void)state;
+    (void)said(world.old, "ms a 1\r\nx\r\n");
+    fw_table_take_numbers(world.old->cache.table, FW_ITEM_NUMBER_END);
+    (void)said(world.old, "ms b 1\r\ny\r\n");
+    (void)saved();
+    assert_true(loaded().has_new_numbers);
+    assert_false(fw_table_is_used_up(world.new->cache.table));
+    assert_string_equal(said(world.new, "mg a v\r\nmg b v\r\n"), "VA 1\r\nx\r\nVA 1\r\ny\r\n");
+    assert_string_equal(said(world.new, "ms c 1 c\r\nz\r\n"), "HD c3\r\n");
+    (void)said(world.new, "flush_all\r\n");
+    assert_string_equal(said(world.new, "ms a 1\r\nx\r\nmg a v\r\n"), "HD\r\nVA 1\r\nx\r\n");
 }
 
 static void test_time_goes_on(void **state)
@@ -301,6 +345,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large_values, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_state_of_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_numbers_go_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers_that_cannot_be, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_numbers_begin_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_time_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_less_memory, set_up, tear_down),

@@ -98,12 +98,13 @@ ssize_t fw_connection_input_receive(struct fw_connection *connection)
     char *body = length == 0 ? fw_session_body(&connection->session, &room) : NULL;
     if (body != NULL && room > 0) {
         size_t limit = room < FW_CONNECTION_SLICE ? room : FW_CONNECTION_SLICE;
-        if (FW_UNLIKELY(limit < room && !connection->is_held_back)) {
+        uint32_t rest = fw_session_body_rest(&connection->session);
+        if (FW_UNLIKELY(limit < rest && !connection->is_held_back)) {
             connection->is_held_back = true;
             fw_stream_hold_back(&connection->stream, FW_CONNECTION_AHEAD);
         }
         ssize_t received = fw_stream_receive_now(&connection->stream, body, limit);
-        connection->has_input = limit < room && received == (ssize_t)limit;
+        connection->has_input = limit < rest && received == (ssize_t)limit;
         if (received > 0) {
             fw_session_body_received(&connection->session, (size_t)received);
             connection->wanted = (size_t)received < room ? 1 : 0;

@@ -121,7 +121,10 @@ static void listening_accepted(struct fw_listener *listener, int fd)
     }
     server->is_short_told = false;
     figure_increment(&server->accepted_count);
-    if (FW_UNLIKELY(fw_replication_refuses(&server->replication))) {
+    /* Counters are not replicated, and their protocol has no words for who is not master. */
+    bool is_slaves_counter = listening->protocol == FW_PROTOCOL_COUNTERS &&
+                             fw_replication_refuses_reads(&server->replication);
+    if (FW_UNLIKELY(fw_replication_refuses(&server->replication) || is_slaves_counter)) {
         struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
         figure_increment(&server->rejected_count);
         fw_listener_refuse(listener, fd, &nothing);

@@ -78,7 +78,7 @@ static void door_accepted(struct fw_listener *listener, int fd)
     if (rc != 0) {
         struct iovec nothing = {.iov_base = NULL, .iov_len = 0};
         FW_LOG(server, NOTICE, "refused a slave: %s",
-               rc == -EUSERS      ? "there are as many as --repl-slaves says"
+               rc == -EUSERS      ? "too many others have come that have not greeted"
                : rc == -ESHUTDOWN ? "this is no master"
                                   : strerrordesc_np(-rc));
         fw_listener_refuse(listener, fd, &nothing);
@@ -218,6 +218,25 @@ static int address_read(const char *option, const char *text, uint16_t port,
     return count < 0 ? fw_reason_set(reason, -EINVAL, "--%s: %s", option, why.text) : 0;
 }
 
+/*
+ * Whom to follow. A name that the resolver does not know now may be known soon, as at the start of
+ * a machine: the follower asks again.
+ */
+static int master_read(const char *text, uint16_t port, struct fw_replication *replication,
+                       struct fw_reason *reason)
+{
+    struct fw_reason why;
+    int count =
+        fw_address_parse(text, port, FW_ADDRESS_RESOLVE, &replication->master.address, 1, &why);
+    replication->master.name = text;
+    replication->master.port = port;
+    if (count == -ENOENT || count == -EAGAIN || count == -EIO) {
+        replication->master.address.length = 0;
+        return 0;
+    }
+    return count < 0 ? fw_reason_set(reason, -EINVAL, "--repl-master: %s", why.text) : 0;
+}
+
 /* Whom to follow and what to look out for, and as what to begin. */
 static int roles_read(const struct fw_repl_config *config, struct fw_replication *replication,
                       enum fw_repl_role *role, struct fw_reason *reason)
@@ -230,7 +249,7 @@ static int roles_read(const struct fw_repl_config *config, struct fw_replication
     }
     if (rc == 0 && master != NULL) {
         uint16_t port = config->port != 0 ? (uint16_t)config->port : FW_REPL_PORT;
-        rc = address_read("repl-master", master, port, &replication->master, reason);
+        rc = master_read(master, port, replication, reason);
         replication->has_master = rc == 0;
     }
     *role = config->role != FW_REPL_ROLE_AUTO ? config->role
@@ -241,6 +260,19 @@ static int roles_read(const struct fw_repl_config *config, struct fw_replication
                              "--repl-role slave: say whom to follow with --repl-master ADDRESS");
     }
     return rc;
+}
+
+/* What a slave tells clients. */
+static void refusals_write(struct fw_replication *replication)
+{
+    char master[FW_ADDRESS_TEXT_SIZE];
+    fw_repl_master_format(&replication->master, master);
+    (void)snprintf(replication->no_writes, sizeof replication->no_writes,
+                   "this server is a slave and takes no writes; its master replicates at %s",
+                   master);
+    (void)snprintf(replication->no_reads, sizeof replication->no_reads,
+                   "this server is a slave and serves no clients; its master replicates at %s",
+                   master);
 }
 
 static void stage_set(struct fw_replication *replication, enum fw_replication_stage stage)
@@ -280,9 +312,30 @@ static int options_read(const struct fw_repl_config *config, struct fw_replicati
     return rc;
 }
 
+/* Without replication a server would serve alone where it was told who else may be master. */
+static int enabled_check(const struct fw_repl_config *config, struct fw_reason *reason)
+{
+    const char *option = config->master != NULL               ? "repl-master"
+                         : config->virtual_address != NULL    ? "repl-virtual-address"
+                         : config->master_file != NULL        ? "repl-master-file"
+                         : config->role == FW_REPL_ROLE_SLAVE ? "repl-role"
+                                                              : NULL;
+    if (config->is_enabled || option == NULL) {
+        return 0;
+    }
+    return fw_reason_set(reason, -EINVAL,
+                         "--%s: this server does not replicate, and would serve alone; add "
+                         "--repl-enable",
+                         option);
+}
+
 int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *reason)
 {
     enum fw_repl_role role;
+    int enabled = enabled_check(config, reason);
+    if (!config->is_enabled) {
+        return enabled;
+    }
     struct fw_replication *tried = aligned_alloc(alignof(struct fw_replication), sizeof *tried);
     if (tried == NULL) {
         return fw_reason_errno(reason, -ENOMEM, "cannot replicate");
@@ -300,10 +353,14 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     const struct fw_repl_config *config = &server->config.repl;
     struct fw_replication *replication = &server->replication;
     enum fw_repl_role role = FW_REPL_ROLE_MASTER;
+    int rc = enabled_check(config, reason);
     if (!config->is_enabled) {
-        return 0;
+        return rc;
     }
-    int rc = options_read(config, replication, &role, reason);
+    rc = options_read(config, replication, &role, reason);
+    if (rc == 0 && replication->has_master) {
+        refusals_write(replication);
+    }
     for (size_t i = 0; i < config->listen.count && rc == 0; i++) {
         rc = doors_open(server, config->listen.items[i], reason);
     }

@@ -14,9 +14,11 @@
  * each step begins what the next one looks for. So there is no moment in which a client is served
  * and a master is followed.
  *
- * Only a master serves. Elsewhere clients are refused at once, but by a slave that may serve reads,
- * once it follows; there commands that write are refused. Who was a client when the role changed is
- * dropped: a connection remembers the *term* in which it began.
+ * Only a master serves. A slave lets clients in, since who wants to see its figures or to dump its
+ * items can, but refuses commands that write, and those that read unless it may serve them; the
+ * error says why and where the master is. While the role changes clients are refused at once. Who
+ * was a client when a master resigned is dropped: a connection remembers the *term* in which it
+ * began.
  *
  * Where a lease is needed (server/lease.h) it has the last word. Nobody becomes master without one:
  * a virtual address may come to a server that was just started and has nothing. A master whose
@@ -79,7 +81,10 @@ struct fw_replication {
     bool is_over;
     bool had_lease; /* When last looked at. */
     bool has_master;
-    struct fw_address master;  /* Whom to follow. */
+    struct fw_repl_master master; /* Whom to follow. */
+    /* Constant: what clients of a slave are told. */
+    char no_writes[FW_GATE_REFUSAL_MAX + 1];
+    char no_reads[FW_GATE_REFUSAL_MAX + 1];
     struct fw_address virtual; /* Who has it is master. */
 };
 
@@ -122,13 +127,19 @@ static inline bool fw_replication_is_silent(const struct fw_replication *replica
            !fw_lease_runs(&replication->lease);
 }
 
-/* Are clients refused? */
+/* Are clients refused before they say anything? */
 static inline bool fw_replication_refuses(const struct fw_replication *replication)
 {
     enum fw_replication_stage stage = fw_replication_stage(replication);
-    return stage == FW_REPLICATION_MASTER
-               ? fw_replication_is_silent(replication)
-               : stage != FW_REPLICATION_SLAVE || !replication->repl.config.serves_reads;
+    return stage == FW_REPLICATION_MASTER ? fw_replication_is_silent(replication)
+                                          : stage != FW_REPLICATION_SLAVE;
+}
+
+/* Are commands refused that read? Those that write are, wherever there is no master. */
+static inline bool fw_replication_refuses_reads(const struct fw_replication *replication)
+{
+    return fw_replication_stage(replication) != FW_REPLICATION_MASTER &&
+           !replication->repl.config.serves_reads;
 }
 
 /* `stats replication`. */

@@ -393,6 +393,12 @@ static void server_load_image(struct fw_server *server)
                " had expired, %" PRIu64 " did not fit",
                image.items, path, image.bytes, seconds(image.took_ns), image.expired,
                image.refused);
+        if (image.has_new_numbers) {
+            FW_LOG(server, NOTICE,
+                   "more than half of all item numbers were used: items of %s have "
+                   "a new CAS",
+                   path);
+        }
     } else if (path != NULL && rc == -ENOENT) {
         FW_LOG(server, NOTICE, "starting empty: there is no %s from a clean stop", path);
     } else if (path != NULL) {

@@ -165,8 +165,7 @@ static void test_removes_what_has_expired(void **state)
     do { /* The test runner's limit ends this if nobody sweeps. */
         fw_unpark(&sweeper.parker);
         fw_table_totals(cache.table, &totals);
-    } while (totals.items != 1);
-    assert_int_equal(totals.reclaimed, 1);
+    } while (totals.items != 1 || totals.reclaimed != 1);
     fw_sweeper_end(&sweeper);
 
     assert_int_equal(fw_jobs_stop(jobs, FW_JOBS_DRAIN, NULL), 0);

@@ -587,8 +587,8 @@ static void test_a_copy(void **state)
     test.victim_fd = client_open(0);
     server_fill(test.victim_fd, COPIED);
     int other = client_open(1);
-    int slave = connection_open(2);
     core_hold(other);
+    int slave = connection_open(2); /* It is awaited for a second from when the core goes on. */
     size_t length = fw_repl_put_hello(hello, &(struct fw_repl_greeting){.history = 0});
     assert_int_equal(send(slave, hello, length, 0), (ssize_t)length);
     struct fw_thread reader;

@@ -37,11 +37,10 @@ def sample(source, name, **changes):
     return text
 
 
-# A client in a few lines: ADDRESS PORT LAST, and the question at its input.
+# A client in a few lines: ADDRESS PORT LAST PATIENCE, and the question at its input.
 ASK = """\
 import socket, sys
-client = socket.create_connection((sys.argv[1], sys.argv[2]), 2)
-client.settimeout(2)
+client = socket.create_connection((sys.argv[1], sys.argv[2]), float(sys.argv[4]))
 client.sendall(sys.stdin.buffer.read())
 answer, last = b"", sys.argv[3].encode()
 while not answer.endswith(last):
@@ -53,11 +52,12 @@ sys.stdout.buffer.write(answer)
 """
 
 
-def ask(node, question, last, address=ADDRESS):
-    """What is answered to the question, asked from a node, until the last words. None: nobody answers."""
-    process = node.start([sys.executable, "-c", ASK, address, PORT, last.decode()], stdin=subprocess.PIPE,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    output, _ = process.communicate(question, timeout=DEADLINE_S)
+def ask(node, question, last, address=ADDRESS, patience_s=DEADLINE_S):
+    """What is answered to the question, asked from a node, until the last words. None: nobody answers, which a host
+    that is cut off does not say: who asks such a one, to try again, has little patience."""
+    process = node.start([sys.executable, "-c", ASK, address, PORT, last.decode(), patience_s],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    output, _ = process.communicate(question)
     return output if process.returncode == 0 else None
 
 
@@ -239,10 +239,10 @@ class Ha:
 
     def ask(self, question, last):
         """Asks whoever has the address, from outside. None: nobody answers."""
-        return ask(self.outside, question, last)
+        return ask(self.outside, question, last, patience_s=2)
 
     def wait_until_served(self):
-        wait_for(lambda: self.ask(b"mn\r\n", b"MN\r\n") is not None, "the address to answer")
+        wait_for(lambda: self.ask(b"get none\r\n", b"END\r\n") is not None, "the address to answer")
 
     # ---- clients ------------------------------------------------------------------------------
 

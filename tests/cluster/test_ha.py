@@ -137,4 +137,4 @@ def test_a_server_that_copies_is_not_chosen(cluster, fairway, source):
         wait_for(lambda: first.gate() == "1", "its gate to be closed")
         master.kill()
         wait_for(second.serves, "the other one to serve")
-        assert first.stats()["role"] == "slave"
+        assert wait_for(lambda: first.stats().get("role"), "an answer of the first") == "slave"

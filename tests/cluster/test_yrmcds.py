@@ -128,6 +128,8 @@ class Story:
         store(node, {b"last": (9, 0, b"last")})
 
     def assert_told(self, node, address=ADDRESS):
+        """Times to live are relative in the stream: an item that has expired at the master does so here a moment later."""
+        wait_for(lambda: fetch(node, self.gone, address) == {}, "an item to expire")
         assert fetch(node, self.keys, address) == self.expected
 
 
@@ -151,9 +153,7 @@ def test_it_follows_us(cluster, fairway):
             give(second)
             wait_for(lambda: fetch(client, [b"last"]), "yrmcds to serve")
             story.assert_told(client)
-            # It knows every word but the marks, which it need not answer, and which end when it does not.
-            errors = re.findall(r" ERROR (.*)", log())
-            assert set(errors) <= {"Unknown replication commanda"} and len(errors) <= 16
+            assert re.findall(r" ERROR (.*)", log()) == []
 
 
 def test_it_confirms_nothing(cluster, fairway):

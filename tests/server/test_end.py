@@ -25,7 +25,7 @@ def slow_reader(server):
 
 
 def test_sigterm_sends_what_was_replied(fairway):
-    with Served(fairway, "-t", "1") as server, server.connect() as idle:
+    with Served(fairway, "-t", "1", "--drain-limit", "1000s") as server, server.connect() as idle:
         assert idle.get(b"none") is None
         client = slow_reader(server)
         server.process.send_signal(signal.SIGTERM)

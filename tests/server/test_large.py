@@ -15,7 +15,7 @@ import threading
 
 import pytest
 
-from served import Served, wait_for
+from served import START_S, Served, wait_for
 
 MIB = 1 << 20
 SIZES = [MIB, MIB + 1, 2 * MIB - 1, 4 * MIB, 4 * MIB + 17, 5_000_003]
@@ -414,7 +414,7 @@ def test_dump_and_load(fairway, tmp_path):
         for size in SIZES:
             client.set(b"k%d" % size, value("d", size))
         path = tmp_path / "items.dump"
-        subprocess.run([fairway, "dump", "--server", old.addresses[0], path], check=True, timeout=60)
-        subprocess.run([fairway, "load", "--server", new.addresses[0], path], check=True, timeout=60)
+        subprocess.run([fairway, "dump", "--server", old.addresses[0], path], check=True, timeout=START_S)
+        subprocess.run([fairway, "load", "--server", new.addresses[0], path], check=True, timeout=START_S)
         for size in SIZES:
             assert other.get(b"k%d" % size) == value("d", size)

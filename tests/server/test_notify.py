@@ -22,7 +22,7 @@ def manager(tmp_path, monkeypatch):
 
 
 def test_ready_reload_stopping(fairway, manager):
-    with Served(fairway, "--drain-limit", "60s", "-t", "1") as server, server.connect() as client:
+    with Served(fairway, "--drain-limit", "1000s", "-t", "1") as server, server.connect() as client:
         assert manager.hear() == {"READY": "1"}
         client.set(b"a", b"1")
         server.process.send_signal(signal.SIGHUP)

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from served import Served
+from served import START_S, Served
 
 
 def test_set_get_delete(fairway):
@@ -181,7 +181,7 @@ def test_signals_stop_it(fairway, number):
         client.set(b"k", b"v")
         server.process.send_signal(number)
         assert client.at_end()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(START_S) == 0
 
 
 def test_memory_limit(fairway, allowance):
@@ -198,7 +198,7 @@ def test_memory_limit(fairway, allowance):
 
 def refused(fairway, *arguments, **options):
     done = subprocess.run([str(fairway), "serve", *arguments], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=30, check=False, **options)
+                          capture_output=True, text=True, timeout=START_S, check=False, **options)
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("fairway: ")

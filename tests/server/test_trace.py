@@ -14,14 +14,15 @@ import pytest
 from served import Served
 
 GETS = 30  # Of a large value: more than sockets hold.
+MARKS = ("ADMIT", "TURN", "WITHDRAW")
 
 
 def traced(path):
-    """What happened to connections, in order: (core, fom, "ADMIT", "TURN" or the phase of a tick)."""
+    """What happened to connections, in order: (core, fom, one of MARKS or the phase of a tick)."""
     events = json.loads(path.read_text())["traceEvents"]
     happened = []
     for event in events:
-        if event["ph"] == "n" and event["name"] in ("ADMIT", "TURN"):
+        if event["ph"] == "n" and event["name"] in MARKS:
             happened.append((event["tid"], event["id"], event["name"]))
         elif event["ph"] == "X" and event["name"].startswith("connection:"):
             phase = event["name"].removeprefix("connection:")
@@ -30,7 +31,7 @@ def traced(path):
 
 
 def check_admissions(happened):
-    """Each turn uses one admission up. A trace that begins in the middle may begin with a turn."""
+    """Each turn uses one admission up, unless it was given back. A trace that begins in the middle may begin with a turn."""
     admitted = {}
     served = 0
     for _, fom, what in happened:
@@ -41,6 +42,8 @@ def check_admissions(happened):
             assert admitted.get(fom, True), "served without having been admitted"
             admitted[fom] = False
             served += 1
+        elif what == "WITHDRAW":
+            admitted[fom] = False
     return served
 
 

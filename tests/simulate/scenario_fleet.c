@@ -414,7 +414,7 @@ static void volume_settle(struct volume *volume, const char *name)
 static void volume_command(struct sim_life *life)
 {
     uint32_t number = (uint32_t)sim_between(0, fleet.volume_count - 1);
-    uint64_t size = (uint64_t)sim_between(0, PLACES);
+    uint64_t size = (uint64_t)sim_between(1, PLACES);
     bool removes = sim_chance(3);
     struct volume *volume = &fleet.volumes[number];
     char name[FW_VOLUME_NAME_MAX + 1];

@@ -744,7 +744,7 @@ static void master_change(uint32_t new)
     uint32_t other = SERVERS - old - new;
     server_end(other);
     server_start(other);
-    address_of(new, 11213, &world.servers[old]->replication.master);
+    address_of(new, 11213, &world.servers[old]->replication.master.address);
     rc = fw_replication_wish(world.servers[old], FW_REPL_ROLE_SLAVE, false);
     SIM_EXPECT(rc == 0);
     stage_wait(old, FW_REPLICATION_SLAVE);

@@ -77,7 +77,7 @@ SEEDS = {"jobs-relaxed": 1000, "volume-fleet": 200, "volume-thousand": 3}  # Of 
 def simulate(build):
     def simulate(*arguments):
         done = subprocess.run([build / "simulate", *arguments], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=280, check=False)
+                              capture_output=True, text=True, check=False)
         # ASan announces, with the process's number, that it is careful about fibres.
         done.stderr = re.sub(r"^==\d+==WARNING: .*\n", "", done.stderr, flags=re.MULTILINE)
         return done

@@ -11,10 +11,10 @@
 const readline = require("readline");
 const { chromium } = require("playwright-core");
 
-const WAIT_MS = 60000;
+const WAIT_MS = 120000; // It only ends what hangs.
 
 async function main(address, executablePath) {
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"], timeout: WAIT_MS });
   const page = await browser.newPage({ viewport: { width: 1200, height: 900 } });
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
@@ -38,7 +38,7 @@ async function main(address, executablePath) {
     shot: (path) => page.screenshot({ path, fullPage: true }).then(() => true),
     errors: async () => errors,
   };
-  await page.goto(address);
+  await page.goto(address, { timeout: WAIT_MS });
   console.log(JSON.stringify(true));
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const [word, rest] = [line.split(" ", 1)[0], line.slice(line.indexOf(" ") + 1)];
