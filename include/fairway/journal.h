@@ -46,7 +46,11 @@ struct fw_journal;
 
 struct fw_journal_options {
     const char *path;
-    uint64_t size;      /* Of a file that is not there yet or is shorter; 0: it must be there. */
+    /*
+     * Of a file that is not there yet; 0: it must be there. A shorter one is extended, unless
+     * operations wait in it: then they are performed, and the next open extends it.
+     */
+    uint64_t size;
     int format;         /* Of a journal that is not there yet: 1 or 2; 0: 1. */
     unsigned flags;     /* FW_RING_BUFFERED and FW_RING_FUA of fairway/ring.h. */
     const char *client; /* A name for people who look at the file. */

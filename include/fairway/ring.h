@@ -130,15 +130,20 @@ struct fw_ring_options {
 struct fw_ring_create {
     const char *path;
     int format;           /* 1 or 2. */
-    uint64_t size;        /* If not 0: a file is made, or extended to this. */
+    uint64_t size;        /* If not 0: a file is made, or extended to this if it may be. */
     uint32_t sector_size; /* As above. */
     bool replace;         /* Also where there is a ring of another format already. */
+    bool force;           /* Also over whatever else is there, which is lost. */
 };
 
 /*
- * Makes an empty ring. Where there is one of this format already, nothing happens. Blocks. Returns
- * 0, -EEXIST if there is one of the other format, -EINVAL if the disk is too small, -EBUSY if
- * somebody is attached to what would be replaced.
+ * Makes an empty ring. Where there is one of this format already, nothing happens, but that a
+ * shorter file is extended: an empty ring of format 1 grows with it, one of format 2 keeps its own
+ * size. Blocks. Returns 0, -EEXIST if there is one of the other format or one of format 1 that
+ * would have to grow and holds messages, or anything else that would be lost: a block device with a
+ * known signature, a file with other content. -EINVAL if the disk is too small; -EBUSY if somebody
+ * is attached to what would be replaced or grow, or the device is mounted or held by a driver,
+ * which no flag changes. Where it is refused the disk is as it was.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_ring_create(const struct fw_ring_create *create,
                                                struct fw_ring_reason *reason);

@@ -107,9 +107,14 @@ struct fw_volume_format {
     uint64_t ring_size;   /* Of each ring, a multiple of 4 KiB; 0: 1 MiB. */
     uint64_t log_size;    /* Likewise. */
     bool replace;         /* Also where there is a group already. */
+    bool force;           /* Also over whatever else is there, which is lost. */
 };
 
-/* Makes an empty group. -EEXIST: there is one. Blocks. */
+/*
+ * Makes an empty group. Blocks. -EEXIST: there is one, or anything else that would be lost: a block
+ * device with a known signature, a file with other content. -EBUSY: a manager runs, or the device
+ * is mounted or held by a driver, which no flag changes.
+ */
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_format(const struct fw_volume_format *format,
                                                  struct fw_ring_reason *reason);
 

@@ -30,6 +30,7 @@ struct ring_config {
     int sector_size;
     uint64_t size;
     bool replace;
+    bool force;
     bool json;
     bool keep;
     const char *queue;
@@ -50,6 +51,8 @@ static const struct fw_option ring_options[] = {
                    .help = "create: make or extend a file to this size; 0: 1m if it is not there"),
     FW_OPTION_BOOL(struct ring_config, replace, .name = "replace", .default_text = "no",
                    .help = "create: also over a ring of the other format or a damaged one"),
+    FW_OPTION_BOOL(struct ring_config, force, .name = "force", .default_text = "no",
+                   .help = "create: also over other content, which is named and lost"),
     FW_OPTION_ENUM(struct ring_config, sector_size, .name = "sector-size", .default_text = "auto",
                    .names = sector_sizes,
                    .help = "format 1: of a ring to be made in a file, or of one that is damaged"),
@@ -132,7 +135,11 @@ static enum fw_cmd_status ring_create(const struct ring_config *config, const ch
                                     .format = config->format + 1,
                                     .size = config->size,
                                     .sector_size = sector_bytes[config->sector_size],
-                                    .replace = config->replace};
+                                    .replace = config->replace,
+                                    .force = config->force};
+    if (config->force) {
+        fw_tool_tell_lost(path);
+    }
     int rc = fw_ring_create(&create, &reason);
     /* A device that is not there was misspelt; a file is to be made. */
     if (rc == -ENOENT && create.size == 0 && strncmp(path, devices, sizeof devices - 1) != 0) {

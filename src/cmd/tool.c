@@ -2,11 +2,13 @@
 #include "cmd/tool.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/parse.h"
 #include "base/reason.h"
 #include "base/text.h"
+#include "io/content.h"
 
 enum { JSON_BUFFER = 64 << 10 };
 
@@ -52,6 +54,18 @@ void fw_tool_json_end(struct fw_json *json)
 {
     (void)!fw_json_finish(json);
     (void)fputc('\n', stdout);
+}
+
+void fw_tool_tell_lost(const char *path)
+{
+    struct fw_content content;
+    struct fw_reason reason;
+    int rc = fw_content_look(path, &content, &reason);
+    if (rc != 0) {
+        (void)fprintf(stderr, "%s: %s\n", path, reason.text);
+    } else if (content.kind != FW_CONTENT_NOTHING) {
+        (void)fprintf(stderr, "%s: it holds %s, which is lost\n", path, content.text);
+    }
 }
 
 void fw_tool_json_value(struct fw_json *json, const char *value)

@@ -25,5 +25,8 @@ void fw_tool_json_begin_as(struct fw_json *json, enum fw_json_layout layout);
 /* Ends it, with a new line. main() looks whether stdout took all of it. */
 void fw_tool_json_end(struct fw_json *json);
 
+/* Says on stderr what --force is about to overwrite, if there is anything. */
+void fw_tool_tell_lost(const char *path);
+
 /* A value that came as text: a whole number as such, everything else as a string. */
 void fw_tool_json_value(struct fw_json *json, const char *value);

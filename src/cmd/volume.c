@@ -35,6 +35,8 @@ static const struct fw_option volume_options[] = {
                    .help = "format: bytes of each host's two rings, and of the redo log"),
     FW_OPTION_BOOL(struct fw_cmd_volume, replace, .name = "replace", .default_text = "no",
                    .help = "format: also where there is a group already"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, force, .name = "force", .default_text = "no",
+                   .help = "format: also over other content, which is named and lost"),
     FW_OPTION_UINT(struct fw_cmd_volume, extents, .name = "extents", .default_text = "0",
                    .max = FW_VOLUME_EXTENTS_MAX, .help = "create, resize: size of the volume"),
     FW_OPTION_UINT(struct fw_cmd_volume, pool_min, .name = "pool-min", .default_text = "16",
@@ -102,8 +104,12 @@ static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
                                             .hosts_max = (uint32_t)config->hosts,
                                             .ring_size = config->ring_size,
                                             .log_size = config->ring_size,
-                                            .replace = config->replace};
+                                            .replace = config->replace,
+                                            .force = config->force};
     struct fw_ring_reason reason;
+    if (config->force) {
+        fw_tool_tell_lost(config->path);
+    }
     int rc = fw_volume_format(&format, &reason);
     return answer(config, rc, &reason);
 }
@@ -144,6 +150,10 @@ static int order_do(const struct fw_cmd_volume *config, enum fw_volume_action ac
 static enum fw_cmd_status order(const struct fw_cmd_volume *config, enum fw_volume_action action)
 {
     struct fw_ring_reason reason = {.text = ""};
+    if ((action == FW_VOLUME_DO_CREATE || action == FW_VOLUME_DO_RESIZE) && config->extents == 0) {
+        return fw_cmd_fail(FW_CMD_USAGE, "%s: say how large '%s' is to be, by --extents",
+                           config->path, config->name);
+    }
     int rc = order_do(config, action, config->name, &reason);
     return answer(config, rc, &reason);
 }

@@ -26,6 +26,7 @@ struct fw_cmd_volume {
     int64_t interval_ns;
     int64_t wait_ns;
     bool replace;
+    bool force;
     bool json;
     bool commands;
     const char *nbd;
@@ -67,11 +68,16 @@ enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config);
 /* Lets an nbdkit serve on the socket of the options, if none does. */
 enum fw_cmd_status fw_cmd_volume_serve(const struct fw_cmd_volume *config);
 
-/* The process that serves on a socket; 0: none. */
-pid_t fw_cmd_volume_server(const char *socket);
+/* The process that serves on a socket, by a number that no other has (io/mark.h); 0: none. */
+uint64_t fw_cmd_volume_server(const char *socket);
 
-/* Ends a process, by force if it does not by itself. 0 or a negative errno. */
-FW_MUST_CHECK int fw_cmd_volume_end(pid_t process, int64_t patience_ns);
+/*
+ * Ends the process that made the mark of this name, by force if it does not by itself in time. 0;
+ * FW_CMD_VOLUME_KILLED: by force; -ENOENT: there is no mark; -ESRCH: it has ended already; or what
+ * the system said.
+ */
+enum { FW_CMD_VOLUME_KILLED = 1 };
+FW_MUST_CHECK int fw_cmd_volume_end(const char *path, int64_t patience_ns);
 
 /* volume_dm.c. On success attach goes on as the process that keeps the table up to date. */
 enum fw_cmd_status fw_cmd_volume_dm_attach(const struct fw_cmd_volume *config);

@@ -2,13 +2,13 @@
 /*
  * fairway volume attach, fairway volume detach: start and end an nbdkit that serves the volumes of
  * a group on a socket, each as an export of its name. To attach another one is only to see that it
- * is there: the nbdkit that runs serves it too. Beside the socket stand its number (.pid), what it
- * said when it started (.log), the sign that it serves (.ready), for which host of which group
- * (.for), and a lock for those who attach at the same moment (.lock).
+ * is there: the nbdkit that runs serves it too. Beside the socket stand its number, for people
+ * (.pid), what it said when it started (.log), the mark that it serves (.ready, io/mark.h), for
+ * which host of which group (.for), and a lock for those who attach or detach at the same moment
+ * (.lock).
  *
  * It may be killed as well, with no more harm than to a disk whose machine lost power; so detach
- * does that to one that does not end by itself, because somebody has it mounted still, or waits for
- * an extent.
+ * does that to one that does not end by itself, because the disk does not answer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/mark.h"
+#include "io/nbd.h"
 #include "io/process.h"
 #include "io/signal.h"
 #include "io/spawn.h"
@@ -27,6 +29,7 @@ enum {
     WORD_SIZE = PATH_SIZE + 16,
     LOG_MAX = 64 << 10,
     LOOK_MS = 20,
+    PATIENCE_S = 10,
     NAME_SIZE = 256,
     FILE_MODE = 0644,
 };
@@ -80,7 +83,10 @@ static enum fw_cmd_status tell_why(const struct fw_cmd_volume *config, const str
         return fw_cmd_fail(FW_CMD_FAILED, "nbdkit ended: %s", reason.text);
     }
     text[strcspn(text, "\n")] = '\0';
-    enum fw_cmd_status status = fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, text);
+    bool has_plugin = strstr(text, "cannot open plugin") == NULL;
+    enum fw_cmd_status status =
+        fw_cmd_fail(FW_CMD_FAILED, "%s: %s%s", config->path, text,
+                    has_plugin ? "" : "; to build the plugin, " FW_REASON_ADD("nbdkit"));
     free(text);
     return status;
 }
@@ -122,11 +128,11 @@ static enum fw_cmd_status serve_begin(const struct served *served)
     beside_remove(&served->beside, config->nbd); /* Of one that was killed. */
     int rc = serve(served, &reason);
     if (rc != 0 && rc != -ECHILD) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s; NBD needs the package nbdkit", reason.text);
+        return fw_cmd_fail(FW_CMD_FAILED, "%s; to add NBD, " FW_REASON_ADD("nbdkit"), reason.text);
     }
     fw_parker_init(&parker);
     int64_t deadline_ns = fw_clock_now_ns() + INT64_C(60) * FW_NS_PER_S;
-    while (rc == 0 && pid_read(served->beside.ready) == 0) {
+    while (rc == 0 && fw_cmd_volume_server(config->nbd) == 0) {
         pid_t process = pid_read(served->beside.pid);
         bool is_gone = process != 0 && !fw_spawn_is_alive(process);
         if (is_gone || fw_clock_now_ns() >= deadline_ns) {
@@ -175,12 +181,35 @@ static enum fw_cmd_status serve_also(const struct served *served, pid_t process)
     return status;
 }
 
-pid_t fw_cmd_volume_server(const char *socket)
+uint64_t fw_cmd_volume_server(const char *socket)
 {
     struct beside beside;
+    struct fw_mark mark;
     beside_make(&beside, socket);
-    pid_t process = pid_read(beside.pid);
-    return process != 0 && fw_spawn_is_alive(process) ? process : 0;
+    int rc = fw_mark_find(beside.ready, &mark);
+    fw_mark_close(&mark);
+    return rc == -ENOENT || rc == -ESRCH ? 0 : mark.id;
+}
+
+/* Lets the one that runs serve it too; or another, if that one is about to end. */
+static enum fw_cmd_status serve_either(const struct served *served)
+{
+    const struct fw_cmd_volume *config = served->config;
+    struct fw_reason reason;
+    struct fw_mark mark;
+    int rc = fw_mark_find(served->beside.ready, &mark);
+    if (rc == -ENOENT || rc == -ESRCH) {
+        return serve_begin(served);
+    }
+    if (fw_nbd_greeting(config->nbd, PATIENCE_S * (int64_t)FW_NS_PER_S, &reason) == 0) {
+        fw_mark_close(&mark);
+        return serve_also(served, mark.process);
+    }
+    bool has_ended = rc == 0 && fw_mark_wait(&mark, PATIENCE_S * (int64_t)FW_NS_PER_S);
+    fw_mark_close(&mark);
+    return has_ended ? serve_begin(served)
+                     : fw_cmd_fail(FW_CMD_FAILED, "%s: process %d has it and does not answer: %s",
+                                   config->nbd, (int)mark.process, reason.text);
 }
 
 enum fw_cmd_status fw_cmd_volume_serve(const struct fw_cmd_volume *config)
@@ -199,8 +228,7 @@ enum fw_cmd_status fw_cmd_volume_serve(const struct fw_cmd_volume *config)
     if (fw_file_lock_wait(&lock, served.beside.lock, &reason) != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s", reason.text);
     }
-    pid_t process = fw_cmd_volume_server(config->nbd);
-    enum fw_cmd_status status = process != 0 ? serve_also(&served, process) : serve_begin(&served);
+    enum fw_cmd_status status = serve_either(&served);
     fw_file_lock_release(&lock);
     return status;
 }
@@ -220,42 +248,66 @@ enum fw_cmd_status fw_cmd_volume_attach(const struct fw_cmd_volume *config)
     return status;
 }
 
-int fw_cmd_volume_end(pid_t process, int64_t patience_ns)
+int fw_cmd_volume_end(const char *path, int64_t patience_ns)
 {
-    struct fw_parker parker;
-    fw_parker_init(&parker);
-    int64_t deadline_ns = fw_clock_now_ns() + patience_ns;
-    int rc = fw_spawn_signal(process, SIGTERM);
-    while (rc == 0 && fw_spawn_is_alive(process)) {
-        if (fw_clock_now_ns() >= deadline_ns) {
-            rc = fw_spawn_signal(process, SIGKILL);
-            deadline_ns = INT64_MAX;
-        }
-        (void)fw_park_for(&parker, (int64_t)LOOK_MS * FW_NS_PER_MS);
+    struct fw_mark mark;
+    int rc = fw_mark_find(path, &mark);
+    if (rc != 0) {
+        return rc;
     }
+    rc = fw_mark_signal(&mark, SIGTERM);
+    if (rc == 0 && !fw_mark_wait(&mark, patience_ns)) {
+        rc = fw_mark_signal(&mark, SIGKILL);
+        while (rc == 0 && !fw_mark_wait(&mark, INT64_C(60) * FW_NS_PER_S)) {
+        }
+        rc = rc == 0 ? FW_CMD_VOLUME_KILLED : rc;
+    }
+    fw_mark_close(&mark);
     return rc == -ESRCH ? 0 : rc;
+}
+
+/* Under the lock of those who attach. */
+static enum fw_cmd_status detach_locked(const struct fw_cmd_volume *config,
+                                        const struct beside *beside)
+{
+    int64_t patience_ns = config->wait_ns > 0 ? config->wait_ns : PATIENCE_S * (int64_t)FW_NS_PER_S;
+    int rc = fw_cmd_volume_end(beside->ready, patience_ns);
+    struct fw_reason reason;
+    if (rc == -ENOENT && pid_read(beside->pid) == 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s: there is no %s; is it attached?", config->path,
+                           beside->ready);
+    }
+    if (rc == -ENOENT && fw_nbd_greeting(config->path, patience_ns, &reason) == 0) {
+        return fw_cmd_fail(FW_CMD_FAILED, "%s: a server answers that has no %s; end it yourself",
+                           config->path, beside->ready);
+    }
+    if (rc < 0 && rc != -ESRCH && rc != -ENOENT) { /* Those two: it had been killed. */
+        (void)fw_reason_errno(&reason, rc, "cannot end the process of %s", beside->ready);
+        return fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, reason.text);
+    }
+    beside_remove(beside, config->path);
+    return rc != FW_CMD_VOLUME_KILLED
+               ? FW_CMD_OK
+               : fw_cmd_fail(FW_CMD_FAILED,
+                             "%s: it did not end in time and was killed; volumes that were open "
+                             "stay so on this host until it attaches again",
+                             config->path);
 }
 
 enum fw_cmd_status fw_cmd_volume_detach(const struct fw_cmd_volume *config)
 {
     struct beside beside;
+    struct fw_file_lock lock;
+    struct fw_reason reason;
     if (strncmp(config->path, FW_CMD_VOLUME_MAPPER, strlen(FW_CMD_VOLUME_MAPPER)) == 0) {
         return fw_cmd_volume_dm_detach(config);
     }
     beside_make(&beside, config->path);
-    pid_t process = pid_read(beside.pid);
-    if (process == 0) {
-        return fw_cmd_fail(FW_CMD_FAILED, "%s: there is no %s; is it attached?", config->path,
-                           beside.pid);
-    }
-    int rc = fw_cmd_volume_end(process,
-                               config->wait_ns > 0 ? config->wait_ns : INT64_C(10) * FW_NS_PER_S);
-    if (rc != 0) {
-        struct fw_reason reason;
-        (void)fw_reason_errno(&reason, rc, "cannot end process %d", (int)process);
+    if (fw_file_lock_wait(&lock, beside.lock, &reason) != 0) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s: %s", config->path, reason.text);
     }
-    beside_remove(&beside, config->path);
-    fw_process_pid_file_remove(beside.lock);
-    return FW_CMD_OK;
+    enum fw_cmd_status status = detach_locked(config, &beside);
+    fw_process_pid_file_remove(beside.lock); /* Whoever waits for it takes another. */
+    fw_file_lock_release(&lock);
+    return status;
 }

@@ -24,6 +24,7 @@
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/mark.h"
 #include "io/nbd.h"
 #include "io/process.h"
 #include "io/signal.h"
@@ -49,7 +50,7 @@ struct device {
     char log[PATH_SIZE];   /* and what dmsetup said. */
     uint32_t nbd;
     char nbd_path[PATH_SIZE];
-    pid_t server; /* Whom the kernel is connected to. */
+    uint64_t server; /* Whom the kernel is connected to. */
     struct fw_volume_table loaded;
     int64_t next_ns;
 };
@@ -62,27 +63,23 @@ static void device_init(struct device *device, const struct fw_cmd_volume *confi
     (void)snprintf(device->log, PATH_SIZE, "/run/fairway-%s.log", name);
 }
 
-/* Who keeps it, and which NBD device it has. False: nothing is known of it. */
-static bool state_read(struct device *device, pid_t *process)
+/* Who keeps it, and which NBD device it has. As fw_mark_find(), whose mark is closed. */
+static int state_read(struct device *device, pid_t *process)
 {
-    char *text;
-    size_t size;
-    if (fw_file_read(device->state, STATE_MAX, &text, &size, NULL) != 0) {
-        return false;
-    }
-    char *rest;
-    *process = (pid_t)strtol(text, &rest, 10);
-    device->nbd = (uint32_t)strtoul(rest, NULL, 10);
+    struct fw_mark mark;
+    int rc = fw_mark_find(device->state, &mark);
+    fw_mark_close(&mark);
+    *process = mark.process;
+    device->nbd = (uint32_t)strtoul(mark.text, NULL, 10);
     (void)snprintf(device->nbd_path, PATH_SIZE, "/dev/nbd%" PRIu32, device->nbd);
-    free(text);
-    return *process > 1;
+    return rc;
 }
 
 static int state_write(const struct device *device, struct fw_reason *reason)
 {
-    char text[PATH_SIZE];
-    int length = snprintf(text, sizeof text, "%d %" PRIu32 "\n", (int)fw_process_id(), device->nbd);
-    return fw_file_replace(device->state, text, (size_t)length, FILE_MODE, reason);
+    char text[FW_MARK_TEXT];
+    (void)snprintf(text, sizeof text, "%" PRIu32, device->nbd);
+    return fw_mark_make(device->state, text, reason);
 }
 
 /* Runs dmsetup, and not for ever. -ETIMEDOUT: it was ended, and nothing has changed. */
@@ -189,7 +186,7 @@ static int server_follow(struct device *device, bool is_new, struct fw_reason *r
     const struct fw_cmd_volume *config = device->config;
     uint64_t size;
     int connection;
-    pid_t server = fw_cmd_volume_server(config->nbd);
+    uint64_t server = fw_cmd_volume_server(config->nbd);
     if (server != 0 && server == device->server) {
         return 0;
     }
@@ -214,8 +211,9 @@ static int server_follow(struct device *device, bool is_new, struct fw_reason *r
 static int device_begin(struct device *device, struct fw_reason *reason)
 {
     pid_t keeper;
-    bool is_known = state_read(device, &keeper) && is_mapped(device);
-    if (is_known && fw_spawn_is_alive(keeper)) {
+    int found = state_read(device, &keeper);
+    bool is_known = found != -ENOENT && is_mapped(device);
+    if (is_known && found != -ESRCH) {
         return fw_reason_set(reason, -EEXIST, "process %d has it attached already", (int)keeper);
     }
     int rc = server_follow(device, !is_known, reason);
@@ -281,9 +279,9 @@ enum fw_cmd_status fw_cmd_volume_dm_detach(const struct fw_cmd_volume *config)
     const char *const remove[] = {"dmsetup", "remove", name, NULL};
     struct device device;
     struct fw_reason reason = {.text = ""};
-    pid_t keeper = 0;
+    pid_t keeper;
     device_init(&device, config, name);
-    if (!fw_volume_name_is_valid(name) || !state_read(&device, &keeper)) {
+    if (!fw_volume_name_is_valid(name) || state_read(&device, &keeper) == -ENOENT) {
         return fw_cmd_fail(FW_CMD_FAILED, "%s: is it attached?", config->path);
     }
     int rc = dmsetup(&device, remove, &reason); /* Not while somebody uses it. */
@@ -291,7 +289,8 @@ enum fw_cmd_status fw_cmd_volume_dm_detach(const struct fw_cmd_volume *config)
         rc = node_mend(&device, name, &reason);
     }
     if (rc == 0) {
-        rc = fw_cmd_volume_end(keeper, INT64_C(10) * FW_NS_PER_S);
+        rc = fw_cmd_volume_end(device.state, INT64_C(10) * FW_NS_PER_S);
+        rc = rc == -ESRCH || rc == FW_CMD_VOLUME_KILLED ? 0 : rc; /* It keeps nothing. */
     }
     if (rc == 0) {
         rc = fw_nbd_detach(device.nbd, &reason);

@@ -16,12 +16,14 @@
 #include "base/thread.h"
 #include "cmd/volume.h"
 #include "io/clock.h"
+#include "io/file.h"
 #include "io/reactor.h"
 #include "io/signal.h"
 #include "volume/queue.h"
+#include "volume/remote.h"
 #include "volume/sanlock.h"
 
-enum { LINE_SIZE = 256, COMMAND_S = 2 };
+enum { LINE_SIZE = 256, OPERATOR_S = 30 };
 
 /* ---- until a signal ---- */
 
@@ -100,27 +102,49 @@ static int manager_step(void *what, struct fw_ring_reason *reason)
     return fw_volume_manager_step(what, reason);
 }
 
+/*
+ * Who gives a command while no manager runs is one for a moment, as long as a slow disk makes that,
+ * and holds the operators' lock meanwhile. So a group that is taken is taken by a manager only if
+ * it still is while that lock is ours.
+ */
+static int manager_open(const struct fw_cmd_volume *config,
+                        const struct fw_volume_manager_options *options,
+                        struct fw_volume_manager **manager, struct fw_ring_reason *reason)
+{
+    int64_t deadline_ns = fw_clock_now_ns() + OPERATOR_S * (int64_t)FW_NS_PER_S;
+    struct fw_file_lock lock;
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    for (;;) {
+        int rc = fw_volume_manager_open(manager, options, reason);
+        if (rc != -EBUSY) {
+            return rc;
+        }
+        int busy = fw_file_lock_take(&lock, config->path, FW_VOLUME_LOCK_OPERATOR, NULL);
+        if (busy == 0) {
+            rc = fw_volume_manager_open(manager, options, reason);
+            fw_file_lock_release(&lock);
+            return rc;
+        }
+        if (busy != -EBUSY || fw_clock_now_ns() >= deadline_ns) {
+            return rc;
+        }
+        (void)fw_park_for(&parker, config->interval_ns);
+    }
+}
+
 /* Sanlock's lease first, where it is wanted: who is refused has disturbed nobody. */
 static int manager_take(const struct fw_cmd_volume *config,
                         const struct fw_volume_manager_options *options, int *held,
                         struct fw_volume_manager **manager, struct fw_ring_reason *reason)
 {
-    struct fw_parker parker;
-    fw_parker_init(&parker);
     if (config->sanlock[0] != '\0') {
         int rc = fw_volume_sanlock_take(config->sanlock, held, fw_volume_reason(reason));
         if (rc != 0) {
             return rc;
         }
     }
-    int64_t deadline_ns = fw_clock_now_ns() + COMMAND_S * (int64_t)FW_NS_PER_S;
-    int rc;
-    /* While no manager runs, who gives a command is one for a moment. */
-    while ((rc = fw_volume_manager_open(manager, options, reason)) == -EBUSY &&
-           fw_clock_now_ns() < deadline_ns) {
-        (void)fw_park_for(&parker, config->interval_ns);
-    }
-    return rc;
+    return manager_open(config, options, manager, reason);
 }
 
 enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)

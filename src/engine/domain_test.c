@@ -128,8 +128,12 @@ static const struct fw_fom_type subject_type = {
 
 static void domain_make(uint32_t localities, uint32_t cores)
 {
-    struct fw_domain_config config = {
-        .locality_count = localities, .cores_per_locality = cores, .bracket_limit = 4};
+    /* Nobody waits for too long here, however little the machine lets us run. */
+    struct fw_domain_config config = {.locality_count = localities,
+                                      .cores_per_locality = cores,
+                                      .bracket_limit = 4,
+                                      .wait_min_ns = 3600 * (int64_t)FW_NS_PER_S,
+                                      .wait_max_ns = 3600 * (int64_t)FW_NS_PER_S};
     atomic_store(&fw_log_module_engine.level, -1); /* The tests do wrong on purpose. */
     assert_int_equal(fw_domain_create(&domain, &config), 0);
     assert_int_equal(fw_domain_add_type(domain, &subject_type), 0);

@@ -19,8 +19,9 @@
 
 #include "base/thread.h"
 #include "engine/core.h"
+#include "io/clock.h"
 
-enum { READS_MIN = 20, LAPS_MIN = 3 };
+enum { READS_MIN = 20, LAPS_MIN = 3, RECORDS_MIN = 100, RECORD_LENGTH_MIN = 50 };
 
 static struct fw_trace_record record_of(uint64_t number)
 {
@@ -180,6 +181,7 @@ static void wait_for_rounds(struct fw_domain *domain)
         const struct fw_counter *rounds = &domain->cores[i].metrics->rounds;
         uint64_t before = fw_counter_get(rounds);
         while (fw_counter_get(rounds) < before + 2) {
+            fw_thread_yield();
         }
     }
 }
@@ -201,7 +203,11 @@ static void test_on_and_off_while_running(void **state)
         fw_fom_start(fom);
     }
     assert_int_equal(fw_domain_trace(domain, true), 0);
-    wait_for_rounds(domain);
+    for (uint32_t i = 0; i < 2; i++) {
+        while (records_of(domain, i) < RECORDS_MIN) {
+            fw_thread_yield();
+        }
+    }
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fw_domain_trace_write(domain, sink_count, &length), 0);
     }
@@ -216,7 +222,7 @@ static void test_on_and_off_while_running(void **state)
     /* What was traced can still be read; a new trace begins without it. */
     length = 0;
     assert_int_equal(fw_domain_trace_write(domain, sink_count, &length), 0);
-    assert_true(length > 10000);
+    assert_true(length > (size_t)2 * RECORDS_MIN * RECORD_LENGTH_MIN);
     assert_int_equal(fw_domain_trace(domain, true), 0);
     assert_int_equal(domain->cores[0].trace_ring->first, counts[0]);
     atomic_store(&spin_is_over, true);
@@ -305,7 +311,10 @@ static void test_moves_and_permits(void **state)
     struct fw_domain *domain;
     struct fw_fom *fom;
     uint64_t what = 0;
-    const struct fw_domain_config config = {.locality_count = 2, .bracket_limit = 1};
+    const struct fw_domain_config config = {.locality_count = 2,
+                                            .bracket_limit = 1,
+                                            .wait_min_ns = 3600 * (int64_t)FW_NS_PER_S,
+                                            .wait_max_ns = 3600 * (int64_t)FW_NS_PER_S};
     assert_int_equal(fw_domain_create(&domain, &config), 0);
     assert_int_equal(fw_domain_add_type(domain, &mover_type), 0);
     assert_int_equal(fw_domain_trace(domain, true), 0);
@@ -314,9 +323,11 @@ static void test_moves_and_permits(void **state)
     assert_int_equal(fw_fom_create(&fom, domain, &mover_type, fw_domain_locality(domain, 0)), 0);
     fw_fom_start(fom);
     while (!atomic_load(&domain->cores[1].wants_permit)) {
+        fw_thread_yield();
     }
     fw_domain_release_permit(domain);
     while (atomic_load(&movers_over) == 0) {
+        fw_thread_yield();
     }
     assert_int_equal(fw_domain_stop(domain, INT64_MAX / 2), 0);
     assert_int_equal(count_of(domain, 0, FW_TRACE_MOVE, 0, &what), 1);

@@ -113,7 +113,7 @@ static void threads_are_few_however_many_foms(void **state)
     const struct fw_domain_config config = {.locality_count = CORES};
     const struct fw_fom_type *const types[] = {&parking_type};
     struct fw_domain *domain = domain_make(&config, types, 1);
-    uint32_t before = threads_count();
+    uint32_t before = threads_alone();
     assert_int_equal(fw_domain_start(domain), 0);
     for (uint32_t i = 0; i < FOMS; i++) {
         (void)fom_launch(domain, &parking_type, i % CORES);
@@ -130,7 +130,7 @@ static void others_go_on_while_foms_sleep_in_brackets(void **state)
     const struct fw_domain_config config = {.locality_count = 1};
     const struct fw_fom_type *const types[] = {&sleeping_type, &running_type};
     struct fw_domain *domain = domain_make(&config, types, 2);
-    uint32_t before = threads_count();
+    uint32_t before = threads_alone();
     assert_int_equal(fw_domain_start(domain), 0);
     (void)fom_launch(domain, &running_type, 0);
     for (uint32_t i = 0; i < SLEEPERS; i++) {
@@ -214,7 +214,7 @@ static void threads_above_the_limit_end_at_once(void **state)
         .locality_count = 1, .spare_limit = LIMIT, .spare_idle_ns = INT64_MAX / 4};
     const struct fw_fom_type *const types[] = {&sleeping_type};
     struct fw_domain *domain = domain_make(&config, types, 1);
-    uint32_t before = threads_count();
+    uint32_t before = threads_alone();
     assert_int_equal(fw_domain_start(domain), 0);
     for (uint32_t i = 0; i < SLEEPERS; i++) {
         (void)fom_launch(domain, &sleeping_type, 0);
@@ -226,7 +226,7 @@ static void threads_above_the_limit_end_at_once(void **state)
     assert_int_equal(fw_counter_get(&metrics->threads_created), SLEEPERS + 1);
     assert_int_equal(fw_counter_get(&metrics->threads_reaped), SLEEPERS - LIMIT);
     domain_end(domain);
-    assert_int_equal(threads_count(), before);
+    assert_int_equal(threads_alone(), before);
 }
 
 static void threads_that_are_idle_for_long_end(void **state)
@@ -237,7 +237,7 @@ static void threads_that_are_idle_for_long_end(void **state)
         .locality_count = 1, .spare_limit = SLEEPERS, .spare_idle_ns = FW_NS_PER_MS};
     const struct fw_fom_type *const types[] = {&sleeping_type};
     struct fw_domain *domain = domain_make(&config, types, 1);
-    uint32_t before = threads_count();
+    uint32_t before = threads_alone();
     assert_int_equal(fw_domain_start(domain), 0);
     for (uint32_t round = 0; round < 3; round++) {
         for (uint32_t i = 0; i < SLEEPERS; i++) {
@@ -387,11 +387,11 @@ static void a_domain_without_threads_does_not_start(void **state)
     const struct fw_domain_config config = {.locality_count = CORES};
     const struct fw_fom_type *const types[] = {&running_type};
     struct fw_domain *domain = domain_make(&config, types, 1);
-    uint32_t before = threads_count();
+    uint32_t before = threads_alone();
     for (int made = 0; made < CORES + 1; made++) { /* The last is the watchdog. */
         atomic_store(&threads_left, made);
         assert_int_equal(fw_domain_start(domain), -EAGAIN);
-        WAIT_UNTIL(threads_count() == before);
+        assert_int_equal(threads_alone(), before);
     }
     atomic_store(&threads_left, -1);
     assert_int_equal(fw_domain_start(domain), 0);

@@ -202,9 +202,13 @@ static void a_held_tick_is_told_of_once(void **state)
     struct fw_domain *domain = start(CORES, 0);
     uint64_t first = fom_launch(domain, &held_type, 1);
     const struct fw_stall *stall = wait_for(FW_STALL_TICK, first, "WORK");
+    while (stall->stack == NULL) { /* The machine did not let the thread answer: another one. */
+        gate_open(&gates[1], 1);
+        first = fom_launch(domain, &held_type, 1);
+        stall = wait_for(FW_STALL_TICK, first, "WORK");
+    }
     assert_string_equal(stall->type, "held");
     assert_int_equal(stall->core, 1);
-    assert_non_null(stall->stack);
     char frame[64];
     (void)snprintf(frame, sizeof frame, "[%p]\n", atomic_load(&held_at));
     assert_non_null(strstr(stall->stack, frame));
@@ -222,15 +226,21 @@ static void a_core_without_work_is_not_told_of(void **state)
 {
     (void)state;
     struct fw_domain *domain = start(CORES, 0);
+    const struct fw_stall *stall;
     atomic_store(&must_end, true);
-    uint64_t ended = fom_launch(domain, &running_type, 1); /* Core 1 has had a tick, and rests. */
+    uint64_t ended = fom_launch(domain, &running_type, 1);
+    /* Core 1 has had a tick, which a busy machine may have stalled, and rests. */
+    WAIT_UNTIL(fw_domain_live_count(domain) == 0 &&
+               atomic_load(&domain->cores[1].asleep_since) != 0);
+    uint32_t before = told_of(FW_STALL_TICK, ended, "WORK", &stall) +
+                      told_of(FW_STALL_TICK, ended, "FINISHED", &stall);
     uint64_t held = fom_launch(domain, &held_type, 0);
     (void)wait_for(FW_STALL_TICK, held, "WORK"); /* So long were both looked at. */
     gate_open(&gates[0], 1);
     domain_end(domain);
-    const struct fw_stall *stall;
-    assert_int_equal(told_of(FW_STALL_TICK, ended, "WORK", &stall), 0);
-    assert_int_equal(told_of(FW_STALL_TICK, ended, "FINISHED", &stall), 0);
+    assert_int_equal(told_of(FW_STALL_TICK, ended, "WORK", &stall) +
+                         told_of(FW_STALL_TICK, ended, "FINISHED", &stall),
+                     before);
 }
 
 static void an_ordinary_tick_is_not_relieved(void **state)
@@ -331,14 +341,31 @@ static void a_long_bracket_is_told_of_once_and_not_disturbed(void **state)
     assert_int_equal(told_of(FW_STALL_BRACKET, first, "WORK", &stall), 1);
 }
 
+/*
+ * Has a tick held on core 0 that began in time. One that a busy machine let wait is told of, and
+ * whoever waits behind it is not: such a tick is let go, and another one tried.
+ */
+static void hold_in_time(struct fw_domain *domain)
+{
+    bool is_late;
+    do {
+        uint32_t arrived = atomic_load(&gates[0].arrived);
+        (void)fom_launch(domain, &held_type, 0);
+        WAIT_UNTIL(atomic_load(&gates[0].arrived) == arrived + 1);
+        is_late = domain->cores[0].is_late; /* The turn's own, which is held. */
+        if (is_late) {
+            gate_open(&gates[0], 1);
+        }
+    } while (is_late);
+}
+
 static void who_is_ready_for_long_is_told_of(void **state)
 {
     (void)state;
     struct fw_domain *domain = start(CORES, 0);
     atomic_store(&must_end, true);
     for (uint32_t round = 1; round <= 3; round++) {
-        (void)fom_launch(domain, &held_type, 0);
-        WAIT_UNTIL(atomic_load(&gates[0].arrived) == round);
+        hold_in_time(domain);
         uint64_t first = fom_launch(domain, &running_type, 0);
         uint64_t second = fom_launch(domain, &running_type, 0);
         /* They have waited for so long when another tick, which begins now, has stalled. */

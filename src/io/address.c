@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/parse.h"
@@ -196,6 +198,29 @@ static int parse_ipv6(const char *text, struct address_parts *parts, struct addr
     return 0;
 }
 
+/* The kernel may be without IPv6, or the loopback interface without ::1. */
+static bool has_ipv6_loopback(void)
+{
+    const struct sockaddr_in6 loopback = {.sin6_family = AF_INET6,
+                                          .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return false;
+    }
+    bool is_there = bind(fd, (const struct sockaddr *)&loopback, sizeof loopback) == 0;
+    (void)close(fd);
+    return is_there;
+}
+
+/* IPv4 first: callers that take one address ask servers whose default is 127.0.0.1. */
+static void list_add_localhost(struct address_list *list, uint16_t port)
+{
+    list_add_ipv4(list, (struct in_addr){.s_addr = htonl(INADDR_LOOPBACK)}, port);
+    if (has_ipv6_loopback()) {
+        list_add_ipv6(list, &in6addr_loopback, 0, port);
+    }
+}
+
 static int resolve_error(int status)
 {
     switch (status) {
@@ -288,6 +313,10 @@ static int parse_host(const char *text, uint16_t port_default, unsigned flags,
                              "'%.64s' is a name, which is not resolved here: write an address such "
                              "as 127.0.0.1:11211, [::1]:11211 or unix:/path",
                              text);
+    }
+    if (strcasecmp(parts.host, "localhost") == 0) {
+        list_add_localhost(list, parts.port);
+        return 0;
     }
     return parse_name(&parts, list, reason);
 }

@@ -10,13 +10,15 @@
  *     127.0.0.1:11211    [::1]:11211    [fe80::1%eth0]:11211
  *     127.0.0.1          ::1            the default port is added
  *     :11211                            all addresses of this machine
- *     localhost:11211                   a name, only where the caller lets it be resolved
+ *     localhost:11211                   a name, only if the caller lets names be resolved
  *     unix:/run/f.sock   /run/f.sock    a file
  *     unix:@name                        an abstract name: no file, and no permissions on it either
  *
  * Texts come from people, so parsing is strict and its reason says what is allowed. Names are not
  * resolved unless asked for: that blocks, for seconds if a name server is down, and so has no place
- * on a thread that serves requests.
+ * on a thread that serves requests. The resolver is not asked about localhost, which is the
+ * loopback interface by RFC 6761: the name works on a system without /etc/hosts, and no name server
+ * can make another host of it.
  */
 #pragma once
 
@@ -51,8 +53,9 @@ enum {
 };
 
 /*
- * Reads `text` into `addresses`, at most `capacity` (at least 1) of them: a name can stand for
- * several, and so does an empty host, for 0.0.0.0 and [::]. Those beyond the capacity are left out.
+ * Reads `text` into `addresses`, at most `capacity` (at least 1) of them. A name can stand for
+ * several: an empty host for 0.0.0.0 and [::], localhost for 127.0.0.1 and, if the machine has it,
+ * [::1], in this order. Addresses beyond the capacity are left out.
  * An address without a port gets `port_default`.
  *
  * Returns how many there are, at least 1, or with the reason: -EINVAL if the text is not an

@@ -106,6 +106,11 @@ enum {
     FW_DISK_DIRECT = 1 << 1,
     /* A file that is not there is made; one shorter than `size` is extended. Room is reserved. */
     FW_DISK_CREATE = 1 << 2,
+    /*
+     * Of a block device: nobody else has it for himself, no mount and no driver, nor can until it
+     * is closed. Those who open it without this flag are not noticed.
+     */
+    FW_DISK_EXCLUSIVE = 1 << 3,
 };
 
 struct fw_disk_options {
@@ -125,6 +130,7 @@ struct fw_disk_properties {
     bool read_only;
     bool direct;
     bool discard;       /* Discarding works. */
+    bool is_file;       /* A regular file, which FW_DISK_CREATE can extend. */
     bool created;       /* Opening it made the file. */
     const char *engine; /* For people: "io_uring", "threads", ... */
 };

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "io/content.h"
 #include "io/file.h"
 
 enum {
@@ -79,6 +80,11 @@ static int path_open(const char *path, int flags, bool *direct)
 static int file_open(const struct fw_disk_options *options, bool *direct, bool *created)
 {
     int mode = (options->flags & FW_DISK_READ_ONLY) != 0 ? O_RDONLY : O_RDWR;
+    struct stat status;
+    if ((options->flags & FW_DISK_EXCLUSIVE) != 0 && stat(options->path, &status) == 0 &&
+        S_ISBLK(status.st_mode)) {
+        mode |= O_EXCL; /* Of files it means something else. */
+    }
     *created = false;
     int fd = path_open(options->path, mode, direct);
     if (fd == -ENOENT && (options->flags & FW_DISK_CREATE) != 0) {
@@ -198,6 +204,7 @@ static int descriptor_examine(struct fw_disk_file *file, struct fw_reason *reaso
     if (file->block_device) {
         rc = block_properties(file->fd, status.st_rdev, properties);
     } else if (S_ISREG(status.st_mode)) {
+        properties->is_file = true;
         rc = file_properties(file->fd, &status, properties);
     } else {
         return fw_reason_set(reason, -ENOTBLK,
@@ -231,6 +238,13 @@ static int descriptor_open(struct fw_disk_file *file, const struct fw_disk_optio
 {
     bool created;
     file->fd = file_open(options, &file->disk.properties.direct, &created);
+    if (file->fd == -EBUSY && (options->flags & FW_DISK_EXCLUSIVE) != 0) {
+        char text[FW_CONTENT_TEXT];
+        fw_content_holder(options->path, text, sizeof text);
+        return fw_reason_set(reason, -EBUSY,
+                             "cannot have %.80s alone: %s; unmount or stop that first",
+                             options->path, text);
+    }
     if (file->fd < 0) {
         return fw_reason_errno(reason, file->fd,
                                "cannot open %.100s; check its name and "

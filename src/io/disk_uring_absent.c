@@ -10,8 +10,6 @@ int fw_disk_uring_open(struct fw_disk **disk, const struct fw_disk_options *opti
                        struct fw_reason *reason)
 {
     (void)disk;
-    return fw_reason_set(reason, -ENOSYS,
-                         "cannot open %.100s: this program was built without "
-                         "io_uring; choose the threads engine",
-                         options->path);
+    return fw_reason_set(reason, -ENOSYS, "cannot open %.100s: %s; or choose the threads engine",
+                         options->path, FW_REASON_ABSENT("io_uring", "io_uring"));
 }

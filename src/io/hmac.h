@@ -12,7 +12,7 @@
 
 enum { FW_HMAC_SIZE = 32 };
 
-/* Returns 0, or -ENOSYS: this machine, or this build, has no libgcrypt. */
+/* Returns 0; -ENOSYS: this machine has no libgcrypt; -EOPNOTSUPP: the program was built without. */
 FW_MUST_CHECK int fw_hmac(const void *key, size_t key_size, const void *bytes, size_t size,
                           char mac[static FW_HMAC_SIZE]);
 

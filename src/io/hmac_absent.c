@@ -8,7 +8,7 @@ int fw_hmac(const void *key, size_t key_size, const void *bytes, size_t size,
             char mac[static FW_HMAC_SIZE])
 {
     (void)key, (void)key_size, (void)bytes, (void)size, (void)mac;
-    return -ENOSYS;
+    return -EOPNOTSUPP;
 }
 
 bool fw_hmac_is_equal(const char mac[static FW_HMAC_SIZE], const char other[static FW_HMAC_SIZE])

@@ -9,11 +9,13 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/endian.h"
+#include "io/clock.h"
 
 static const size_t ATTRIBUTE_HEADER = sizeof(struct nlattr);
 
@@ -102,8 +104,7 @@ int fw_nbd_negotiate(int connection, const char *export_name, uint64_t *size)
     return *size <= INT64_MAX ? 0 : -EPROTO;
 }
 
-int fw_nbd_connect(const char *socket_path, const char *export_name, int *connection,
-                   uint64_t *size, struct fw_reason *reason)
+static int socket_open(const char *socket_path, int *connection, struct fw_reason *reason)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(socket_path) >= sizeof address.sun_path) {
@@ -112,15 +113,55 @@ int fw_nbd_connect(const char *socket_path, const char *export_name, int *connec
     }
     memcpy(address.sun_path, socket_path, strlen(socket_path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int rc =
-        fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0 ? 0 : -errno;
-    if (rc == 0) {
-        rc = fw_nbd_negotiate(fd, export_name, size);
-    }
-    if (rc != 0) {
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
+        int rc = -errno;
         if (fd >= 0) {
             (void)close(fd);
         }
+        return fw_reason_errno(reason, rc, "cannot connect to %.120s", socket_path);
+    }
+    *connection = fd;
+    return 0;
+}
+
+int fw_nbd_greeting(const char *socket_path, int64_t patience_ns, struct fw_reason *reason)
+{
+    uint8_t magic[sizeof(uint64_t)];
+    int fd = -1;
+    int rc = socket_open(socket_path, &fd, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    struct timeval patience = {.tv_sec = patience_ns / FW_NS_PER_S,
+                               .tv_usec = patience_ns % FW_NS_PER_S / FW_NS_PER_US};
+    ssize_t size = -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0) {
+        do {
+            size = recv(fd, magic, sizeof magic, MSG_WAITALL);
+        } while (size < 0 && errno == EINTR);
+    }
+    rc = size == (ssize_t)sizeof magic             ? 0
+         : size >= 0                               ? -ECONNRESET
+         : errno == EAGAIN || errno == EWOULDBLOCK ? -ETIMEDOUT
+                                                   : -errno;
+    if (rc == 0 && memcmp(magic, "NBDMAGIC", sizeof magic) != 0) {
+        rc = -EPROTO;
+    }
+    (void)close(fd);
+    return rc == 0 ? 0 : fw_reason_errno(reason, rc, "no answer by NBD from %.120s", socket_path);
+}
+
+int fw_nbd_connect(const char *socket_path, const char *export_name, int *connection,
+                   uint64_t *size, struct fw_reason *reason)
+{
+    int fd = -1;
+    int rc = socket_open(socket_path, &fd, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = fw_nbd_negotiate(fd, export_name, size);
+    if (rc != 0) {
+        (void)close(fd);
         return fw_reason_errno(reason, rc, "cannot get '%.80s' by NBD from %.120s", export_name,
                                socket_path);
     }

@@ -25,6 +25,13 @@
 FW_MUST_CHECK int fw_nbd_connect(const char *socket_path, const char *export_name, int *connection,
                                  uint64_t *size, struct fw_reason *reason);
 
+/*
+ * Whether a server of NBD answers there, without asking it for anything. -ECONNREFUSED, -ENOENT:
+ * no; -ECONNRESET: it has just ended; -ETIMEDOUT: it has not said a word for so long.
+ */
+FW_MUST_CHECK int fw_nbd_greeting(const char *socket_path, int64_t patience_ns,
+                                  struct fw_reason *reason);
+
 /* Gives the connection, which is closed here, to a device that is free, and says which. */
 FW_MUST_CHECK int fw_nbd_attach(int connection, uint64_t size, uint32_t *device,
                                 struct fw_reason *reason);

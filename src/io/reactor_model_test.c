@@ -12,6 +12,7 @@
 #include "io/reactor.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -283,6 +284,8 @@ static void links_open(void)
         } else {
             pair[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
             assert_int_equal(connect(pair[0], &address.any, address.length), 0);
+            struct pollfd item = {.fd = listener, .events = POLLIN}; /* It hears of it later. */
+            assert_int_equal(poll(&item, 1, -1), 1);
             pair[1] = fw_socket_accept(listener);
             assert_true(pair[1] >= 0);
         }

@@ -454,7 +454,9 @@ static void check_partial_send(int family)
     message_send(&peer);
     assert_int_equal(message_waits, 1);
     assert_true(message_sent > 0); /* A part was taken, the rest must wait. */
-    assert_quiet();
+    if (family == AF_UNIX) {       /* By TCP more may be under way, and make room. */
+        assert_quiet();
+    }
     while (received < MESSAGE_SIZE) {
         ssize_t count = recv(peer.other, taken, sizeof taken, MSG_DONTWAIT);
         if (count < 0) {

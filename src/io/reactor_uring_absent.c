@@ -9,9 +9,9 @@
 static int absent_create(struct fw_reactor **reactor, struct fw_reason *reason)
 {
     (void)reactor;
-    return fw_reason_set(reason, -ENOSYS,
-                         "cannot make a reactor on io_uring: this program was built without it; "
-                         "epoll works everywhere");
+    return fw_reason_set(
+        reason, -ENOSYS,
+        "cannot make a reactor: " FW_REASON_ABSENT("io_uring", "io_uring") "; or choose epoll");
 }
 
 const struct fw_reactor_backend fw_reactor_uring = {.create = absent_create};

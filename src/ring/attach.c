@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/hash.h"
 #include "io/clock.h"
+#include "io/content.h"
 #include "io/random.h"
 #include "ring/core.h"
 
@@ -35,14 +36,21 @@ int fw_ring_disk_open(struct fw_disk **disk, const struct fw_disk_options *optio
 {
     struct fw_disk_options attempt = *options;
     int rc = fw_disk_open(disk, &attempt, reason);
-    if (rc != 0 || fw_disk_properties(*disk)->sector_size == FW_DISK_SECTOR_MIN) {
+    bool is_direct = (options->flags & FW_DISK_DIRECT) != 0;
+    if (rc == 0 && fw_disk_properties(*disk)->sector_size == FW_DISK_SECTOR_MIN) {
+        return 0;
+    }
+    if (rc != 0 && !(rc == -EINVAL && is_direct)) {
         return rc;
     }
     /*
      * Larger sectors: those of the device, or those that a file system asks for in direct transfers
-     * of a file. In files the sectors of format 1 have 512 bytes, so files go the other way.
+     * of a file; a small file is not even one of these. In files the sectors of format 1 have 512
+     * bytes, so files go the other way.
      */
-    fw_disk_close(*disk);
+    if (rc == 0) {
+        fw_disk_close(*disk);
+    }
     attempt.flags &= ~(unsigned)FW_DISK_DIRECT;
     rc = fw_disk_open(disk, &attempt, reason);
     if (rc == 0 && fw_disk_properties(*disk)->sector_size != FW_DISK_SECTOR_MIN) {
@@ -207,6 +215,20 @@ static int create_check(const struct fw_ring_create *create, struct fw_reason *r
                                                      sector_size, 0, reason);
 }
 
+/* Whether a ring of another format, or a damaged one, is in the way; 0: no, or it may go. */
+static int other_check(int found, const struct fw_ring_geometry *geometry,
+                       const struct fw_ring_create *create, const struct fw_reason *why,
+                       struct fw_reason *reason)
+{
+    bool is_other = found == -EBADMSG || (found == 0 && geometry->format != create->format);
+    if (is_other && !create->replace) {
+        return fw_reason_set(reason, -EEXIST,
+                             "there is a ring of another format, or a damaged one, already: %.120s",
+                             found == 0 ? "replace it if that is meant" : why->text);
+    }
+    return 0;
+}
+
 int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
                       struct fw_reason *reason)
 {
@@ -226,10 +248,9 @@ int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
         return 0;
     }
     bool is_there = rc == 0 || rc == -EBADMSG;
-    if (is_there && !create->replace) {
-        return fw_reason_set(reason, -EEXIST,
-                             "there is a ring of another format, or a damaged one, already: %.120s",
-                             rc == 0 ? "replace it if that is meant" : why.text);
+    int refused = other_check(rc, &geometry, create, &why, reason);
+    if (refused != 0) {
+        return refused;
     }
     if (rc != 0 && rc != -ENOENT && rc != -EBADMSG) {
         return fw_reason_set(reason, rc, "%s", why.text);
@@ -271,23 +292,101 @@ static bool create_is_done(struct fw_disk *disk, const struct fw_ring_create *cr
            geometry.format == create->format;
 }
 
+/*
+ * Whether a file may become longer. The capacity of format 1 is what the file has room for, so in a
+ * longer one no message is where its position says. Without messages there is nothing to miss.
+ */
+static int growth_check(struct fw_disk *disk, const struct fw_ring_create *create,
+                        struct fw_reason *reason)
+{
+    struct fw_ring_geometry geometry = {.format = 0};
+    struct fw_ring_pointer sides[2] = {{.position = 0}};
+    uint32_t sector_size = create->sector_size;
+    struct fw_reason why;
+    int rc = sector_size_check(disk, &sector_size, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    int found = fw_ring_read_head(disk, sector_size, &geometry, &why);
+    if (found != 0 || geometry.format != create->format || create->format != 1) {
+        return other_check(found, &geometry, create, &why, reason);
+    }
+    for (int side = FW_RING_SIDE_PRODUCER; rc == 0 && side <= FW_RING_SIDE_CONSUMER; side++) {
+        rc = fw_ring_read_side(disk, &geometry, (enum fw_ring_side)side, &sides[side], &why);
+    }
+    if (rc != 0) {
+        return fw_reason_set(reason, -EEXIST, "the ring is damaged and cannot grow: %.120s",
+                             why.text);
+    }
+    if (sides[0].position != sides[1].position) {
+        return fw_reason_set(reason, -EEXIST,
+                             "messages wait in the ring, which has %" PRIu64
+                             " bytes, and would be lost if it grew; read them first",
+                             fw_disk_properties(disk)->size);
+    }
+    return 0;
+}
+
+/*
+ * Opens the disk as it is, if nothing is on it that is not ours to change; makes a file only where
+ * there is none, or an empty one.
+ */
+static int create_open(struct fw_disk **disk, const struct fw_ring_create *create,
+                       struct fw_disk_options *options, struct fw_reason *reason)
+{
+    struct fw_content content;
+    int rc = fw_ring_disk_open(disk, options, reason);
+    if (rc == 0 || rc == -EINVAL) {
+        struct fw_reason why;
+        int refused =
+            fw_content_check(create->path, FW_CONTENT_RING, create->force, &content, &why);
+        if (refused != 0) {
+            if (rc == 0) {
+                fw_disk_close(*disk);
+            }
+            return fw_reason_set(reason, refused, "%s", why.text);
+        }
+    }
+    if ((rc == -ENOENT || rc == -EINVAL) && create->size > 0) {
+        options->flags |= FW_DISK_CREATE;
+        rc = fw_ring_disk_open(disk, options, reason);
+    }
+    return rc;
+}
+
+/* Under the locks of both sides. The disk is another one afterwards, also where this fails. */
+static int create_grow(struct fw_disk **disk, const struct fw_ring_create *create,
+                       struct fw_disk_options *options, struct fw_reason *reason)
+{
+    int rc = growth_check(*disk, create, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    fw_disk_close(*disk);
+    *disk = NULL;
+    options->flags |= FW_DISK_CREATE;
+    return fw_ring_disk_open(disk, options, reason);
+}
+
 int fw_ring_create(const struct fw_ring_create *create, struct fw_ring_reason *public_reason)
 {
     struct fw_reason *reason = private_reason(public_reason);
     struct fw_file_lock locks[2];
-    struct fw_disk *disk;
-    struct fw_disk_options options = {.path = create->path,
-                                      .flags =
-                                          FW_DISK_DIRECT | (create->size > 0 ? FW_DISK_CREATE : 0U),
-                                      .size = create->size};
+    struct fw_disk *disk = NULL;
+    struct fw_disk_options options = {
+        .path = create->path, .flags = FW_DISK_DIRECT | FW_DISK_EXCLUSIVE, .size = create->size};
     int rc = create_check(create, reason);
     if (rc == 0) {
-        rc = fw_ring_disk_open(&disk, &options, reason);
+        rc = create_open(&disk, create, &options, reason);
     }
     if (rc != 0) {
         return rc;
     }
-    if (create_is_done(disk, create)) {
+    const struct fw_disk_properties *properties = fw_disk_properties(disk);
+    bool grows =
+        properties->is_file && /* A part of a sector at the end does not count. */
+        properties->size < create->size / properties->sector_size * properties->sector_size;
+    if (!grows && create_is_done(disk, create)) {
         goto out_disk;
     }
     rc = side_lock(&locks[0], create->path, FW_RING_SIDE_PRODUCER, reason);
@@ -296,12 +395,17 @@ int fw_ring_create(const struct fw_ring_create *create, struct fw_ring_reason *p
     }
     rc = side_lock(&locks[1], create->path, FW_RING_SIDE_CONSUMER, reason);
     if (rc == 0) {
-        rc = fw_ring_create_on(disk, create, reason);
+        rc = grows ? create_grow(&disk, create, &options, reason) : 0;
+        if (rc == 0) {
+            rc = fw_ring_create_on(disk, create, reason);
+        }
         fw_file_lock_release(&locks[1]);
     }
     fw_file_lock_release(&locks[0]);
 out_disk:
-    fw_disk_close(disk);
+    if (disk != NULL) {
+        fw_disk_close(disk);
+    }
     return rc;
 }
 

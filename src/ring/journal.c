@@ -247,7 +247,9 @@ static int journal_attach(struct fw_journal *journal, const struct fw_journal_op
                                                  .queue = "journal",
                                                  .client = options->client};
     int rc = fw_ring_create(&create, reason);
-    if (rc == 0 || rc == -EEXIST) { /* Of the other format, or damaged: attaching tells. */
+    /* Of the other format or damaged: attaching says so. Or it cannot grow while operations wait.
+     */
+    if (rc == 0 || rc == -EEXIST) {
         rc = fw_ring_attach(&journal->ring, &ring_options, reason);
     }
     return rc;

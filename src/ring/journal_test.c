@@ -129,6 +129,33 @@ static void test_refused(void **state)
     fw_journal_close(journal);
 }
 
+/* In a longer file an operation would not be where its position says. */
+static void test_grows(void **state)
+{
+    (void)state;
+    static const char large[1000];
+    struct fw_journal_options options = usual;
+    struct stat status;
+    options.attempts_max = 1;
+    struct fw_journal *journal = journal_open(&options);
+    for (int i = 0; i < 20; i++) { /* More than once around. */
+        RING_OK(fw_journal_perform, journal, large, sizeof large);
+        fw_text_clear(&performed);
+    }
+    failures = 1;
+    RING_IS(-ENETDOWN, fw_journal_perform, journal, "a", 1);
+    fw_journal_close(journal);
+    options.size = 2 * (uint64_t)FILE_SIZE;
+    fw_journal_close(journal_open(&options));
+    assert_string_equal(performed.data, "a ");
+    journal = journal_open(&options);
+    RING_OK(fw_journal_perform, journal, "b", 1);
+    fw_journal_close(journal);
+    assert_string_equal(performed.data, "a b ");
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_size, options.size);
+}
+
 /* A child does three operations and dies in one of them; the next open does what it left. */
 static void test_replay(void **state)
 {
@@ -375,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_performs, begin, end),
         cmocka_unit_test_setup_teardown(test_refused, begin, end),
+        cmocka_unit_test_setup_teardown(test_grows, begin, end),
         cmocka_unit_test_setup_teardown(test_replay, begin, end),
         cmocka_unit_test_setup_teardown(test_replays_in_order, begin, end),
         cmocka_unit_test_setup_teardown(test_retries, begin, end),

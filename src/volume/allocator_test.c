@@ -581,7 +581,8 @@ static void test_volumes(void **state)
     assert_int_equal(fw_volume_manager_create(manager, "", 1, NULL), -EINVAL);
     assert_int_equal(fw_volume_manager_create(manager, "big", FW_VOLUME_EXTENTS_MAX + 1ULL, NULL),
                      -EINVAL);
-    VOLUME_OK(fw_volume_manager_create(manager, "c", 0, why));
+    assert_int_equal(fw_volume_manager_create(manager, "c", 0, NULL), -EINVAL);
+    VOLUME_OK(fw_volume_manager_create(manager, "c", 1, why));
     VOLUME_OK(fw_volume_manager_create(manager, "d", 1, why));
     assert_int_equal(fw_volume_manager_create(manager, "e", 1, NULL), -ENOSPC);
     assert_int_equal(fw_volume_manager_connect(manager, "one", NULL), -EEXIST);

@@ -121,7 +121,11 @@ static int agent_start(struct fw_volume_agent *agent, const char *path, uint64_t
         rc = fw_file_lock_take(&agent->file_lock, path, FW_VOLUME_LOCK_HOSTS + agent->host, reason);
         agent->is_locked = rc == 0;
         if (rc == -EBUSY) {
-            (void)fw_reason_set(reason, rc, "an agent of '%.80s' runs on this host already", name);
+            (void)fw_reason_set(reason, rc,
+                                "an agent of '%.80s' runs on this host already, and a host has "
+                                "one: a server with --volume-host, 'fairway volume agent' or "
+                                "'fairway volume attach'; end that one first",
+                                name);
         }
     }
     if (rc == 0) {

@@ -731,6 +731,8 @@ int fw_volume_lvm_adopt(const struct fw_volume_lvm_adopt *adopt, struct fw_reaso
         }
         text_fini(&text);
         fw_file_lock_release(&lock);
+    } else if (rc == -ENOENT) {
+        (void)fw_reason_set(reason, rc, "there is no volume group of LVM; vgcreate makes one");
     }
     fw_disk_close(disk);
     return rc;

@@ -11,14 +11,14 @@ int fw_volume_lvm_find(struct fw_disk *disk, struct fw_volume_lvm *lvm, struct f
     (void)disk;
     (void)lvm;
     return fw_reason_set(reason, -ENOENT,
-                         "there is no group of volumes; 'fairway volume format' makes one, and "
-                         "this program was built without LVM");
+                         "there is no group of volumes; 'fairway volume format' makes one; groups "
+                         "of LVM cannot be read: " FW_REASON_ABSENT("LVM", "lvm"));
 }
 
 int fw_volume_lvm_adopt(const struct fw_volume_lvm_adopt *adopt, struct fw_reason *reason)
 {
     (void)adopt;
-    return fw_reason_set(reason, -ENOSYS, "this program was built without LVM");
+    return fw_reason_set(reason, -ENOSYS, FW_REASON_ABSENT("LVM", "lvm"));
 }
 
 int fw_volume_lvm_publish(const char *path, struct fw_volume_store *store,
@@ -27,5 +27,5 @@ int fw_volume_lvm_publish(const char *path, struct fw_volume_store *store,
     (void)path;
     (void)store;
     (void)metadata;
-    return fw_reason_set(reason, -ENOSYS, "this program was built without LVM");
+    return fw_reason_set(reason, -ENOSYS, FW_REASON_ABSENT("LVM", "lvm"));
 }

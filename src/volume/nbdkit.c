@@ -8,6 +8,12 @@
  * an export of its name; `volume` is the one that a client gets who names none. A volume is open,
  * and no other host can have it, while a client is connected to it.
  *
+ * SIGTERM ends it in order whatever clients do. nbdkit itself would wait for each of them to go,
+ * and would not close what they have open. So a thread of ours waits for nbdkit to be told to end;
+ * then no call gets in any more, those under way end, volumes are closed and the pool is given
+ * back, and the process exits. Clients see their connection end, as when a machine is switched off
+ * after the last write.
+ *
  * What it does is thin.h; this file says it in nbdkit's words. The agent is opened after nbdkit has
  * forked, since threads and locks do not go along; and once before, with the volume, so that who
  * started it hears of what cannot be.
@@ -15,6 +21,7 @@
 #define NBDKIT_API_VERSION 2
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,12 +29,13 @@
 
 #include <fairway/log.h>
 
-#include "io/process.h"
+#include "base/thread.h"
+#include "io/mark.h"
 #include "volume/thin.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
-enum { BLOCK_PREFERRED = 4096, BLOCK_MAX = 32 << 20 };
+enum { BLOCK_PREFERRED = 4096, BLOCK_MAX = 32 << 20, SLEEP_S = 3600 };
 
 /* nbdkit has one plugin in a process, and no place of its own for what it has. */
 static struct {
@@ -36,11 +44,57 @@ static struct {
     char *volume;
     char *ready; /* A file that is made when volumes are served; NULL: none. */
     struct fw_volume_thin_host *thins;
+
+    struct fw_thread ender;
+    bool has_ender;
+    struct fw_parker parker; /* The ender's. */
+    _Atomic uint32_t inside; /* Calls under way. */
+    _Atomic bool is_ending;  /* Nobody gets in. */
 } plugin;
+
+/* ---- the end ---- */
+
+static void leave(void)
+{
+    /* After the sub: either the ender sees 0, or we see that it is ending. */
+    if (atomic_fetch_sub(&plugin.inside, 1) == 1 && atomic_load(&plugin.is_ending)) {
+        fw_unpark(&plugin.parker);
+    }
+}
+
+/* Before every call that touches volumes. False: nbdkit has been told to end. */
+static bool enter(void)
+{
+    atomic_fetch_add(&plugin.inside, 1); /* Before the load: pairs with the ender's store. */
+    if (!atomic_load(&plugin.is_ending)) {
+        return true;
+    }
+    leave();
+    nbdkit_error("the volume is being detached");
+    nbdkit_set_error(ESHUTDOWN);
+    return false;
+}
+
+static void ender_run(void *argument)
+{
+    (void)argument;
+    /* It ends early when nbdkit is told to end, and for no other reason where no client calls. */
+    while (nbdkit_nanosleep(SLEEP_S, 0) == 0 || errno != ESHUTDOWN) {
+    }
+    atomic_store(&plugin.is_ending, true);
+    fw_volume_thin_host_stop(plugin.thins);
+    while (atomic_load(&plugin.inside) > 0) {
+        fw_park(&plugin.parker);
+    }
+    fw_volume_thin_host_close(plugin.thins);
+    _Exit(EXIT_SUCCESS); /* nbdkit waits for clients, who have nothing to wait for. */
+}
 
 static void plugin_unload(void)
 {
-    if (plugin.thins != NULL) {
+    if (plugin.has_ender) {
+        fw_thread_join(&plugin.ender); /* Which ends the process. */
+    } else if (plugin.thins != NULL) {
         fw_volume_thin_host_close(plugin.thins);
     }
     free(plugin.path);
@@ -120,10 +174,16 @@ static int plugin_after_fork(void)
     if (host_open() != 0) {
         return -1;
     }
-    if (plugin.ready != NULL && fw_process_pid_file(plugin.ready, &reason) != 0) {
+    if (plugin.ready != NULL && fw_mark_make(plugin.ready, "", &reason) != 0) {
         nbdkit_error("%s", reason.text);
         return -1;
     }
+    fw_parker_init(&plugin.parker);
+    if (fw_thread_create(&plugin.ender, "volume-end", ender_run, NULL) != 0) {
+        nbdkit_error("cannot create a thread");
+        return -1;
+    }
+    plugin.has_ender = true;
     return 0;
 }
 
@@ -138,17 +198,30 @@ static void *plugin_open(int readonly)
 {
     const char *name = nbdkit_export_name();
     (void)readonly;
-    return name != NULL ? thin_open(name[0] != '\0' ? name : plugin.volume) : NULL;
+    if (name == NULL || !enter()) {
+        return NULL;
+    }
+    struct fw_volume_thin *thin = thin_open(name[0] != '\0' ? name : plugin.volume);
+    leave();
+    return thin;
 }
 
 static void plugin_close(void *handle)
 {
-    fw_volume_thin_close(handle);
+    if (enter()) { /* Or all are closed at once. */
+        fw_volume_thin_close(handle);
+        leave();
+    }
 }
 
 static int64_t plugin_get_size(void *handle)
 {
-    return (int64_t)fw_volume_thin_size(handle);
+    if (!enter()) {
+        return -1;
+    }
+    int64_t size = (int64_t)fw_volume_thin_size(handle);
+    leave();
+    return size;
 }
 
 static int plugin_block_size(void *handle, uint32_t *minimum, uint32_t *preferred,
@@ -173,9 +246,10 @@ static int plugin_can_fua(void *handle)
     return NBDKIT_FUA_NATIVE;
 }
 
-/* Says what went wrong in nbdkit's way. */
+/* The end of a call that has entered: says what went wrong in nbdkit's way. */
 static int answer(int rc, const struct fw_reason *reason)
 {
+    leave();
     if (rc != 0) {
         nbdkit_error("%s", reason->text);
         nbdkit_set_error(rc == -ENOSPC || rc == -ESHUTDOWN ? -rc : EIO);
@@ -187,7 +261,8 @@ static int plugin_pread(void *handle, void *into, uint32_t count, uint64_t offse
 {
     struct fw_reason reason = {.text = ""};
     (void)flags;
-    return answer(fw_volume_thin_read(handle, into, count, offset, &reason), &reason);
+    return enter() ? answer(fw_volume_thin_read(handle, into, count, offset, &reason), &reason)
+                   : -1;
 }
 
 static int plugin_pwrite(void *handle, const void *from, uint32_t count, uint64_t offset,
@@ -195,21 +270,23 @@ static int plugin_pwrite(void *handle, const void *from, uint32_t count, uint64_
 {
     struct fw_reason reason = {.text = ""};
     bool durable = (flags & NBDKIT_FLAG_FUA) != 0;
-    return answer(fw_volume_thin_write(handle, from, count, offset, durable, &reason), &reason);
+    return enter() ? answer(fw_volume_thin_write(handle, from, count, offset, durable, &reason),
+                            &reason)
+                   : -1;
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
     (void)flags;
-    return answer(fw_volume_thin_flush(handle, &reason), &reason);
+    return enter() ? answer(fw_volume_thin_flush(handle, &reason), &reason) : -1;
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
     struct fw_reason reason = {.text = ""};
     (void)flags; /* Extents are given back durably. */
-    return answer(fw_volume_thin_discard(handle, count, offset, &reason), &reason);
+    return enter() ? answer(fw_volume_thin_discard(handle, count, offset, &reason), &reason) : -1;
 }
 
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t flags)
@@ -220,6 +297,9 @@ static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t f
         nbdkit_set_error(EOPNOTSUPP);
         return -1;
     }
+    if (!enter()) {
+        return -1;
+    }
     int rc = fw_volume_thin_zero(handle, count, offset, may_trim, &reason);
     if (rc == 0 && (flags & NBDKIT_FLAG_FUA) != 0) {
         rc = fw_volume_thin_flush(handle, &reason);
@@ -227,8 +307,8 @@ static int plugin_zero(void *handle, uint32_t count, uint64_t offset, uint32_t f
     return answer(rc, &reason);
 }
 
-static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_t flags,
-                          struct nbdkit_extents *extents)
+static int extents_add(void *handle, uint32_t count, uint64_t offset, uint32_t flags,
+                       struct nbdkit_extents *extents)
 {
     uint64_t extent_size = fw_volume_thin_extent_size(handle);
     uint64_t end = offset + count;
@@ -245,6 +325,17 @@ static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_
     return 0;
 }
 
+static int plugin_extents(void *handle, uint32_t count, uint64_t offset, uint32_t flags,
+                          struct nbdkit_extents *extents)
+{
+    if (!enter()) {
+        return -1;
+    }
+    int rc = extents_add(handle, count, offset, flags, extents);
+    leave();
+    return rc;
+}
+
 static struct nbdkit_plugin description = {
     .name = "fairway",
     .longname = "Fairway thin volumes",
@@ -255,7 +346,7 @@ static struct nbdkit_plugin description = {
     .config_help = "path=GROUP      the disk or file of the group\n"
                    "host=HOST       the name under which this host is connected\n"
                    "volume=VOLUME   what clients get who name no export\n"
-                   "ready=FILE      gets the process's number when volumes are served",
+                   "ready=FILE      is made when volumes are served, and locked until the end",
     .magic_config_key = "path",
     .get_ready = plugin_get_ready,
     .after_fork = plugin_after_fork,

@@ -42,7 +42,7 @@ int fw_volume_operator_open(struct fw_volume_operator *own, struct fw_disk *disk
                             uint64_t host_number, struct fw_reason *reason)
 {
     *own = (struct fw_volume_operator){.number = 0};
-    int rc = fw_volume_plain_open(&own->store, disk, reason);
+    int rc = fw_volume_store_open(&own->store, disk, reason);
     if (rc != 0) {
         return rc;
     }

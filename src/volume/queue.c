@@ -177,9 +177,6 @@ int fw_volume_queue_read(struct fw_disk *part, struct fw_volume_batch *batch,
     const struct fw_ring_visitor visitor = {
         .head = on_head, .message = on_message, .damage = on_damage, .context = &reading};
     int rc = fw_ring_inspect(part, 0, &visitor, reason);
-    if (rc == -ENOENT) {
-        return 0;
-    }
     if (rc < 0) {
         return rc;
     }

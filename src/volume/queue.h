@@ -60,7 +60,7 @@ FW_MUST_CHECK int fw_volume_batch_walk(const struct fw_volume_batch *batch,
 /*
  * Adds all messages of a ring to the batch, without attaching: what is between its pointers. Those
  * that are no messages of ours are skipped. -EAGAIN: somebody changed it meanwhile, or a message is
- * damaged. Where there is no ring yet there are no messages.
+ * damaged. -ENOENT: there is no ring, or its head is damaged so that it does not look like one.
  */
 FW_MUST_CHECK int fw_volume_queue_read(struct fw_disk *part, struct fw_volume_batch *batch,
                                        struct fw_reason *reason);

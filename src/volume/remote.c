@@ -211,7 +211,7 @@ static int hosts_attach(struct fw_volume_manager *manager, struct fw_reason *rea
             continue;
         }
         rc = fw_volume_peer_attach(manager, i, reason);
-        if (rc == -EBADMSG) { /* The others can go on. */
+        if (rc == -EBADMSG || rc == -ENOENT) { /* The others can go on. */
             FW_LOG(volume, ERROR,
                    "the rings of host %s are damaged; it is left alone until it is reclaimed: %s",
                    manager->metadata.hosts[i].name, reason != NULL ? reason->text : "");

@@ -49,9 +49,9 @@ static int volume_find(struct fw_volume_manager *manager, const char *name, uint
 
 static int size_check(uint64_t size, struct fw_reason *reason)
 {
-    return size <= FW_VOLUME_EXTENTS_MAX
+    return size > 0 && size <= FW_VOLUME_EXTENTS_MAX
                ? 0
-               : fw_reason_set(reason, -EINVAL, "a volume has at most %d extents",
+               : fw_reason_set(reason, -EINVAL, "a volume has 1 to %d extents",
                                FW_VOLUME_EXTENTS_MAX);
 }
 

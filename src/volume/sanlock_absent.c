@@ -7,7 +7,8 @@
 int fw_volume_sanlock_take(const char *resource, int *held, struct fw_reason *reason)
 {
     (void)held;
-    return fw_reason_set(reason, -ENOSYS, "%.120s: Fairway was built without sanlock", resource);
+    return fw_reason_set(reason, -ENOSYS,
+                         "cannot lease %.120s: " FW_REASON_ABSENT("sanlock", "sanlock"), resource);
 }
 
 void fw_volume_sanlock_drop(int held)

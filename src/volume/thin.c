@@ -53,6 +53,7 @@ struct fw_volume_thin_host {
     uint64_t changes; /* Counts what waiters wait for. */
     uint32_t thirsty; /* Threads that wait for an extent. */
     bool is_opening;  /* Somebody opens or closes a volume. */
+    bool is_stopping; /* Nobody waits for an extent any more. */
     bool is_over;
     struct fw_parker parker; /* The thread's. */
     struct slot slots[FW_VOLUME_THIN_DISKS];
@@ -310,11 +311,11 @@ static int retry_wait(struct fw_volume_thin_host *host, uint64_t seen, bool for_
     if (for_manager) {
         fw_unpark(&host->parker);
     }
-    while (!host->is_over && host->changes == seen) {
+    while (!host->is_stopping && host->changes == seen) {
         change_wait(host);
     }
     host->thirsty -= for_manager ? 1 : 0;
-    int rc = host->is_over ? -ESHUTDOWN : 0;
+    int rc = host->is_stopping ? -ESHUTDOWN : 0;
     fw_mutex_unlock(&host->lock);
     return rc;
 }
@@ -782,10 +783,32 @@ int fw_volume_thin_host_open(struct fw_volume_thin_host **made,
     return 0;
 }
 
+void fw_volume_thin_host_stop(struct fw_volume_thin_host *host)
+{
+    fw_mutex_lock(&host->lock);
+    host->is_stopping = true;
+    changed(host);
+    fw_mutex_unlock(&host->lock);
+}
+
+/* Volumes that somebody has not closed are nobody's. */
+static void thins_disown(struct fw_volume_thin_host *host)
+{
+    fw_mutex_lock(&host->lock);
+    for (size_t i = 0; i < FW_VOLUME_THINS_MAX; i++) {
+        if (host->thins[i] != NULL) {
+            host->thins[i]->users = 0;
+        }
+    }
+    fw_mutex_unlock(&host->lock);
+}
+
 void fw_volume_thin_host_close(struct fw_volume_thin_host *host)
 {
     struct fw_parker parker;
     fw_parker_init(&parker);
+    fw_volume_thin_host_stop(host);
+    thins_disown(host);
     /* The ring may be full, and nobody there to empty it: then they stay open, as after a crash. */
     for (int i = 0; i < CLOSE_TRIES && !thins_sweep(host); i++) {
         (void)fw_park_for(&parker, (int64_t)THIRSTY_MS * FW_NS_PER_MS);

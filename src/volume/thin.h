@@ -58,7 +58,16 @@ FW_MUST_CHECK int fw_volume_thin_host_open(struct fw_volume_thin_host **host,
                                            const struct fw_volume_thin_options *options,
                                            struct fw_reason *reason);
 
-/* All volumes have been closed, and no other call may be under way. Gives the pool back. */
+/*
+ * Those who wait for an extent give up with -ESHUTDOWN, now and later. For who is about to close it
+ * and waits until no call is under way. Any thread.
+ */
+void fw_volume_thin_host_stop(struct fw_volume_thin_host *host);
+
+/*
+ * No other call may be under way. Closes the volumes that are still open, whoever has opened them,
+ * and gives the pool back. nbdkit closes no handles once it has been told to end.
+ */
 void fw_volume_thin_host_close(struct fw_volume_thin_host *host);
 
 /* As fw_volume_open(). Any thread, as all that follows. */

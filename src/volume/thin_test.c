@@ -68,8 +68,11 @@ static int setup(void **state)
 {
     (void)state;
     const struct fw_volume_manager_options options = {.path = path, .pool_min = 6, .pool_max = 12};
-    const struct fw_volume_format format = {
-        .path = path, .extent_size = EXTENT, .ring_size = 64 << 10, .log_size = 64 << 10};
+    const struct fw_volume_format format = {.path = path,
+                                            .extent_size = EXTENT,
+                                            .ring_size = 64 << 10,
+                                            .log_size = 64 << 10,
+                                            .force = true};
     uint8_t *garbage = malloc(FILE_SIZE);
     int fd = mkstemp(path);
     assert_true(fd >= 0);

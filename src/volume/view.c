@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdbool.h>
 
 #include "volume/queue.h"
 #include "volume/store.h"
@@ -49,6 +50,8 @@ static int part_read(struct fw_volume_store *store, enum fw_volume_part which, u
 struct batches {
     struct fw_volume_batch up[FW_VOLUME_HOSTS_MAX];
     struct fw_volume_batch log;
+    bool has_no_up[FW_VOLUME_HOSTS_MAX]; /* No ring was found. */
+    bool is_up_missing;                  /* ...though there is such a host. */
 };
 
 static int view_read(struct fw_volume_store *store, uint32_t host, struct batches *batches,
@@ -58,6 +61,8 @@ static int view_read(struct fw_volume_store *store, uint32_t host, struct batche
     for (uint32_t i = 0; rc == 0 && i < store->geometry.hosts_max; i++) {
         if (host == FW_VOLUME_ALL || host == i) {
             rc = part_read(store, FW_VOLUME_PART_UP, i, &batches->up[i], reason);
+            batches->has_no_up[i] = rc == -ENOENT;
+            rc = rc == -ENOENT ? 0 : rc;
         }
     }
     uint64_t before = 0;
@@ -67,6 +72,7 @@ static int view_read(struct fw_volume_store *store, uint32_t host, struct batche
     }
     if (rc == 0) {
         rc = part_read(store, FW_VOLUME_PART_LOG, 0, &batches->log, reason);
+        rc = rc == -ENOENT ? fw_reason_set(reason, -EBADMSG, "the redo log is damaged") : rc;
     }
     if (rc == 0) {
         rc = store->ops->load(store, metadata, reason);
@@ -91,7 +97,14 @@ static int view_make(struct batches *batches, struct fw_volume_metadata *metadat
     int rc = fw_volume_batch_walk(&batches->log, record_apply, &view, reason);
     for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
         view.host = i;
-        if (metadata->hosts[i].is_used) { /* Or its ring is left from a host that is gone. */
+        if (!metadata->hosts[i].is_used) {
+            continue; /* Its ring, if there is one, is left from a host that is gone. */
+        }
+        if (batches->has_no_up[i]) {
+            batches->is_up_missing = true;
+            rc = fw_reason_set(reason, -EAGAIN, "a ring of host '%.60s' is damaged; reclaim it",
+                               metadata->hosts[i].name);
+        } else {
             rc = fw_volume_batch_walk(&batches->up[i], message_receive, &view, reason);
         }
     }
@@ -108,16 +121,19 @@ int fw_volume_view(struct fw_volume_store *store, uint32_t host,
                    struct fw_volume_metadata *metadata, struct fw_reason *reason)
 {
     int rc = -EAGAIN;
+    bool is_up_missing = false;
     for (int attempt = 0; rc == -EAGAIN && attempt < ATTEMPTS; attempt++) {
         struct batches batches = {.log = {.bytes = NULL}};
         rc = view_read(store, host, &batches, metadata, reason);
         if (rc == 0) {
             rc = view_make(&batches, metadata, reason);
         }
+        is_up_missing = batches.is_up_missing;
         fw_volume_batch_fini(&batches.log);
         for (uint32_t i = 0; i < FW_VOLUME_HOSTS_MAX; i++) {
             fw_volume_batch_fini(&batches.up[i]);
         }
     }
-    return rc;
+    /* A host is added when its ring is there: who misses it again and again was not too early. */
+    return rc == -EAGAIN && is_up_missing ? -EBADMSG : rc;
 }

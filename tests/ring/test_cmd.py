@@ -63,8 +63,49 @@ def test_create_makes_format_1_and_leaves_what_is_there(ring, tmp_path):
     assert dump(ring, path)["messages"][0]["data"] == "kept"
     done = ring("create", "--format", "2", "--size", "64k", path)
     assert done.returncode == FAILED and b"another format" in done.stderr
-    assert ring("create", "--format", "2", "--replace", path).returncode == OK
+    assert path.stat().st_size == 4096
+    assert ring("create", "--format", "2", "--replace", "--size", "64k", path).returncode == OK
     assert dump(ring, path)["format"] == 2
+
+
+@pytest.mark.parametrize("form", ["1", "2"])
+def test_growth_keeps_what_waits(ring, tmp_path, form):
+    """In a longer file the messages of format 1 are not where their positions say. So a ring with messages
+    stays as it is; an empty one grows."""
+    path = tmp_path / "ring"
+    assert ring("create", "--format", form, "--size", "32k", path).returncode == OK
+    for number in range(40):  # All around, so that what waits goes over the end.
+        assert ring("push", path, stdin=bytes([number]) * 3000).returncode == OK
+        if number < 36:
+            assert ring("pop", path).returncode == OK
+    before = path.read_bytes()
+    done = ring("create", "--format", form, "--size", "64k", path)
+    if form == "1":
+        assert done.returncode == FAILED and b"messages wait in the ring" in done.stderr
+        assert path.read_bytes() == before
+    else:  # Which says itself how large it is.
+        assert done.returncode == OK
+    for number in range(36, 40):
+        assert ring("pop", path).stdout == bytes([number]) * 3000
+    assert ring("create", "--format", form, "--size", "64k", path).returncode == OK
+    assert path.stat().st_size == 64 << 10
+    for number in range(10):
+        assert ring("push", path, stdin=bytes([number]) * 3000).returncode == OK
+        assert ring("pop", path).stdout == bytes([number]) * 3000
+    assert dump(ring, path)["damage"] == []
+
+
+def test_a_ring_in_use_does_not_grow(ring, fairway, tmp_path):
+    """Whoever is attached has its size in mind."""
+    path = tmp_path / "ring"
+    assert ring("create", "--size", "4096", path).returncode == OK
+    with subprocess.Popen([fairway, "ring", "follow", path], stdout=subprocess.PIPE) as follower:
+        ring("push", path, stdin=b"attached")
+        assert follower.stdout.readline() == b"attached\n"
+        done = ring("create", "--size", "8192", path)
+        follower.terminate()
+    assert done.returncode == FAILED and b"attached" in done.stderr
+    assert path.stat().st_size == 4096
 
 
 def test_create_makes_a_file_of_its_own_accord(ring, tmp_path):
@@ -140,6 +181,8 @@ def test_follow(fairway, ring, path):
         assert follower.stdout.readline() == b"second\n"
         done = ring("pop", path)
         assert done.returncode == FAILED and b"as its consumer already" in done.stderr
+        while dump(ring, path)["messages"]:  # It gives a message back after it has printed it.
+            pass
         follower.kill()
     assert ring("pop", path).stderr.endswith(b"the ring is empty\n")
 

@@ -13,13 +13,13 @@ import os
 import random
 import subprocess
 import threading
+import time
 
 import pytest
 
-MESSAGES = int(os.environ.get("FAIRWAY_RING_MESSAGES", "6000"))
+MESSAGES = int(os.environ.get("FAIRWAY_RING_MESSAGES", "2000"))
 KILLS = int(os.environ.get("FAIRWAY_RING_KILLS", "20"))
-SIZE = 256 << 10
-DEADLINE_S = 3600
+SIZE = 64 << 10  # All messages are more than that, so positions begin anew.
 
 
 @contextlib.contextmanager
@@ -50,6 +50,7 @@ class Worker:
     def __init__(self, program, role, path, count, seed):
         self.promised = 0
         self.is_over = False
+        self.has_promised = threading.Event()  # Or it has ended, and never will.
         self.process = subprocess.Popen([program, role, path, str(count), str(seed)],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
@@ -62,13 +63,15 @@ class Worker:
                 self.is_over = True
             elif line.endswith("\n"):  # A killed one may leave half a line.
                 self.promised = int(line.split()[1])
+                self.has_promised.set()
+        self.has_promised.set()
 
     def kill(self):
         self.process.kill()
         self.wait()
 
     def wait(self):
-        self.process.wait(timeout=DEADLINE_S)
+        self.process.wait()
         self.reader.join()
         complaint = self.process.stderr.read()
         self.process.stdout.close()
@@ -104,7 +107,8 @@ def test_two_processes(fairway, build, tmp_path, kind, format_):
 @pytest.mark.parametrize("format_", [1, 2])
 @pytest.mark.parametrize("kind", DISKS)
 def test_killed_at_random(fairway, build, tmp_path, kind, format_):
-    """Nobody gets anywhere near the last message: what ends the test is the number of kills."""
+    """Nobody gets anywhere near the last message: what ends the test is the number of kills. Every second one
+    falls on a worker that has got on in this life; the others may fall at any moment, also before it has begun."""
     program = build / "tests" / "ring_worker"
     chance = random.Random(f"{kind} {format_}")
     roles = ["produce", "consume"]
@@ -114,9 +118,11 @@ def test_killed_at_random(fairway, build, tmp_path, kind, format_):
         workers = {role: Worker(program, role, path, 2**32 - 1, 0) for role in roles}
         for number in range(KILLS):
             role = chance.choice(roles)
-            workers[role].process.poll()
-            threading.Event().wait(chance.uniform(0.001, 0.06))
+            if number % 2 == 0:
+                workers[role].has_promised.wait()
+            time.sleep(chance.uniform(0.001, 0.06))
             workers[role].kill()
+            assert number % 2 != 0 or workers[role].promised > 0
             assert workers[role].promised == 0 or workers[role].promised >= promised[role]
             promised[role] = max(promised[role], workers[role].promised)
             workers[role] = Worker(program, role, path, 2**32 - 1, number + 1)
@@ -128,5 +134,4 @@ def test_killed_at_random(fairway, build, tmp_path, kind, format_):
         consumer = Worker(program, "consume", path, last, 1)
         consumer.wait()
         producer.kill()
-    assert consumer.is_over
-    assert promised["consume"] > 0
+    assert consumer.is_over and consumer.promised >= last

@@ -201,7 +201,8 @@ static void consume(void)
             fw_ring_resume(ring, &reason) < 0) {
             die("cannot resume: %s", reason.text);
         }
-        if (fw_random_chance(&chance, 1, 200)) {
+        /* Never after the last message: by then the producer may be gone, and nobody answers. */
+        if (next < count && fw_random_chance(&chance, 1, 200)) {
             suspend();
         }
     }
@@ -219,7 +220,7 @@ int main(int argc, char **argv)
     attach(argv[2], is_producer ? FW_RING_PRODUCER : FW_RING_CONSUMER);
     if (is_producer) {
         produce();
-        /* The consumer may still ask for something. */
+        /* The consumer may ask for a suspend until it has the last message. */
         while (state_now().consumer < state_now().producer) {
             if (fw_ring_poll(ring, &reason) < 0) {
                 die("cannot poll: %s", reason.text);

@@ -2,14 +2,21 @@
 """Goal: `fairway volume` takes people through the life of a group, and explains what it cannot do.
 Method: the program on files; every action once in the right way, and in the wrong ways people try."""
 
+import fcntl
 import json
+import pathlib
 import random
+import re
+import struct
 import subprocess
 import threading
 
 import pytest
 
 from group import FAILED, OK, USAGE, Group, owners, placed
+
+F_OFD_SETLK = 37  # Not in Python's fcntl: a lock of an opening, not of the process.
+OPERATOR_LOCKS = (1023, 1024)  # Which bytes of the file: volume/remote.h.
 
 
 @pytest.fixture
@@ -63,6 +70,16 @@ def test_life_of_a_group(group):
     assert group.do("hosts", path).split(b"\n")[1].split() == [b"one", b"%d" % pool, b"0"]
 
 
+def test_a_volume_has_a_size(group):
+    """One of no extents would be good for nothing."""
+    group.do("create", "--extents", "10", group.path, "web")
+    for action, name in (("create", "new"), ("resize", "web")):
+        for options in ([], ["--extents", "0"]):
+            done = group.run(action, *options, group.path, name)
+            assert done.returncode == USAGE and b"by --extents" in done.stderr, done
+    assert [(volume["name"], volume["size"]) for volume in group.dump()["volumes"]] == [("web", 10)]
+
+
 def test_hosts_go(group):
     path = group.path
     group.do("connect", path, "one")
@@ -86,14 +103,19 @@ def test_hosts_go(group):
     assert dump["free"] == dump["extents"]
 
 
-def test_long_work_tells_of_itself(group):
-    """A host is asked to go that is not there to answer: whoever asked learns what is waited for."""
-    group.do("connect", group.path, "one")
-    with subprocess.Popen([group.fairway, "volume", "disconnect", "--wait", "60s", group.path, "one"],
+def tells_whom_it_waits_for(group, host):
+    """Asks the host to go, which does not answer, and gives up when the command says that it waits for it."""
+    with subprocess.Popen([group.fairway, "volume", "disconnect", "--wait", "1h", group.path, host],
                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         line = process.stderr.readline()
         process.terminate()
-    assert line.startswith(f"{group.path}: waiting for ".encode()), line
+    assert line.startswith(f"{group.path}: waiting for {host}, ".encode()), line
+
+
+def test_long_work_tells_of_itself(group):
+    """A host is asked to go that is not there to answer: whoever asked learns what is waited for."""
+    group.do("connect", group.path, "one")
+    tells_whom_it_waits_for(group, "one")
 
 
 def test_beside_a_manager(group):
@@ -114,7 +136,7 @@ def test_beside_a_manager(group):
     fails(group, b"lives", "reclaim", path, "one")
     told = group.run("shutdown", path, "two")
     assert told.returncode == FAILED and b"has not answered" in told.stderr
-    assert b"waiting for two, " in group.run("disconnect", "--wait", "3s", path, "two").stderr
+    tells_whom_it_waits_for(group, "two")
     group.do("reclaim", path, "two")
     group.do("shutdown", "--manager-only", path)
     assert manager.process.stdout.readline() == b"an operator has shut the manager down\n"
@@ -160,6 +182,28 @@ def test_operators_take_turns(group):
     assert manager.end() == OK
 
 
+def sleeps(pid):
+    """How often the process has slept."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)$", status, re.MULTILINE)[1])
+
+
+def test_a_manager_waits_for_a_command(group):
+    """An operator is the manager until its command is done, however long the disk takes for that. Here the test has
+    the locks of such an operator, until the manager that was started has looked for its own again and again."""
+    command = [group.fairway, "volume", "manager", "--interval", "10ms", group.path]
+    with open(group.path, "r+b") as operator:
+        for byte in OPERATOR_LOCKS:
+            fcntl.fcntl(operator, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, byte, 1, 0))
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as manager:
+            while sleeps(manager.pid) < 500:
+                assert manager.poll() is None, manager.stderr.read()
+            operator.close()
+            assert manager.stdout.readline() == b"managing\n"
+            manager.terminate()
+    assert manager.returncode == OK
+
+
 def test_what_is_no_group(group, tmp_path):
     fails(group, b"there is a group of volumes already", "format", group.path)
     group.do("format", "--replace", group.path, "--extent-size", "16k", "--ring-size", "64k")
@@ -183,6 +227,42 @@ def test_damage_is_explained_and_left_alone(group):
     for action in ("list", "manager", "dump", "flush"):
         fails(group, b"block 0 (head)", action, group.path)
     assert group.path.read_bytes() == before
+
+
+def spoil_ring(path, number):
+    """Changes the first byte of the head of a ring. 0 is the redo log; those of the first host begin with 3."""
+    data = bytearray(path.read_bytes())
+    heads = [match.start() for match in re.finditer(b"fairway ring 2\n", data)]
+    data[heads[number]] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_ring_without_a_head_is_not_empty(group):
+    """What is in a ring that cannot be found must not be taken for what was never said: here a placement."""
+    path = group.path
+    group.do("create", "--extents", "10", path, "web")
+    group.do("create", "--extents", "10", path, "mail")
+    group.do("connect", path, "one")
+    group.do("connect", path, "two")
+    manager = group.manager()
+    agent = group.agent("one", "--wait", "60s")
+    assert agent.ask("open web") == "ok" and agent.ask("allocate 0 1") == "ok"
+    assert manager.end() == OK
+    assert agent.ask("allocate 1 1") == "ok"
+    assert agent.end() == OK
+    whole = path.read_bytes()
+    spoil_ring(path, 0)
+    for action in ("list", "check", "dump", "flush"):
+        assert group.run(action, path).returncode == FAILED
+    path.write_bytes(whole)
+    spoil_ring(path, 3)
+    for action in ("list", "check", "dump"):
+        fails(group, b"a ring of host 'one' is damaged", action, path)
+    agent = group.agent("two")  # The others can go on, and so can the manager.
+    assert agent.ask("open mail") == "ok" and agent.end() == OK
+    group.do("reclaim", path, "one")
+    assert b"sound" in group.do("check", path)
+    assert list(placed(group.dump(), "web")) == [0]
 
 
 def test_cut_short(group, tmp_path):

@@ -5,6 +5,7 @@ with and without a manager. A host has several at a time, and hosts do not distu
 Method: nbdkit with our plugin, started by `fairway volume attach`; other people's clients (qemu-io, nbdcopy,
 nbdinfo) write and read; processes are killed with SIGKILL."""
 
+import errno
 import os
 import pathlib
 import random
@@ -14,6 +15,7 @@ import threading
 
 import pytest
 
+from client import WRITE, Client
 from group import FAILED, Group, owners, placed
 
 EXTENT = 64 << 10
@@ -36,7 +38,7 @@ class Attached(Group):
     def make(self):
         # What nobody wrote must not be what was there before.
         self.path.write_bytes(b"\xa5" * (16 << 20))
-        self.do("format", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", "2", self.path)
+        self.do("format", "--force", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", "2", self.path)
         self.do("create", "--extents", EXTENTS, self.path, "web")
         self.do("connect", self.path, "one")
 
@@ -50,7 +52,8 @@ class Attached(Group):
         assert self.do(*self.attach_command(volume)).decode() == f"{self.uri(volume)}\n"
 
     def detach(self):
-        self.do("detach", self.socket)
+        """In the orderly way, however long a busy machine takes for it."""
+        self.do("detach", "--wait", "100s", self.socket)
 
     def pid(self):
         return int(pathlib.Path(f"{self.socket}.pid").read_text())
@@ -79,7 +82,7 @@ def has_ended(process):
     """All its threads, though its parent may not have asked for it yet."""
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # The latter if it goes between the two steps of a read.
         return True
     return fields[0] == "Z" and int(fields[17]) <= 1
 
@@ -179,6 +182,97 @@ def test_killed_after_flush(group, manager):
     manager.kill()
 
 
+def test_attached_again_at_once(group, manager):
+    """Whether the one before is dead already or about to die: who is told a URI can use it."""
+    for _ in range(10):
+        group.attach()
+        os.kill(group.pid(), signal.SIGKILL)
+        group.attach()
+        assert group.map()
+        group.detach()
+    assert manager.process.poll() is None
+
+
+def is_closed(group):
+    return group.dump()["volumes"][0]["open_on"] == []
+
+
+def test_detached_under_a_client(group, manager):
+    """A client that is idle: nbdkit would wait for it to go. It is disconnected, what it wrote is there, and
+    another host can have the volume."""
+    group.attach()
+    client = Client(group.socket, "web")
+    assert client.write(3 * EXTENT, b"x" * 512) == 0
+    group.detach()
+    assert client.answer() is None
+    client.close()
+    assert manager.end() == 0 and is_closed(group)
+    assert list(placed(group.dump(), "web")) == [3]
+
+
+def test_detached_while_clients_come_and_go(group, manager):
+    """At any moment of a client's life: nothing aborts, and the volume is closed."""
+    for _ in range(10):
+        group.attach()
+        clients = [Client(group.socket, "web") for _ in range(3)]
+        assert clients[0].write(EXTENT, b"x" * 512) == 0
+        clients[1].close()
+        detacher = threading.Thread(target=group.detach)
+        detacher.start()
+        clients[2].ask(WRITE, 2 * EXTENT, 512, b"y" * 512)
+        clients[0].close()
+        assert clients[2].answer() in (0, errno.ESHUTDOWN, None)
+        clients[2].close()
+        detacher.join()
+        assert is_closed(group)
+    assert manager.end() == 0
+
+
+def test_detached_while_a_write_waits(group, manager):
+    """There is no manager, and the pool is empty: the writer is told, and the rest is closed in order."""
+    group.attach()
+    client = Client(group.socket, "web")
+    assert client.write(0, b"x" * 512) == 0
+    manager.kill()
+    answers = []
+    for extent in range(1, EXTENTS):
+        client.ask(WRITE, extent * EXTENT, 512, b"x" * 512)
+    detacher = None
+    for _ in range(1, EXTENTS):
+        answers.append(client.answer())
+        if detacher is None and not group.dump()["hosts"][0]["pool"]:
+            detacher = threading.Thread(target=group.detach)
+            detacher.start()
+        if answers[-1] != 0:
+            break
+    assert detacher is not None and answers[-1] in (errno.ESHUTDOWN, None), answers
+    detacher.join()
+    client.close()
+    assert is_closed(group)
+
+
+def test_another_process_has_the_number(group, manager):
+    """A process that is gone has left its number, which another has since. That one is not taken for ours, and
+    not ended."""
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        try:
+            for again in (True, False):
+                group.attach()
+                group.kill()
+                for name in ("pid", "ready"):
+                    pathlib.Path(f"{group.socket}.{name}").write_text(f"{bystander.pid}\n")
+                if again:
+                    group.attach()
+                    assert group.map()
+                    assert group.pid() != bystander.pid
+                group.detach()
+                assert not group.socket.exists()
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+    assert manager.process.poll() is None
+
+
 def test_without_a_manager(group, manager):
     group.attach()
     group.qemu(f"write -P 1 0 {EXTENT}")
@@ -266,6 +360,8 @@ def test_one_host_at_a_time(group, manager, tmp_path):
         assert done.returncode == FAILED and b"host one has 'web' open" in done.stderr
         client.stdin.close()
         client.stdout.read()
+    while group.dump()["volumes"][0]["open_on"]:  # The server learns later than we do that its client is gone.
+        pass
     other.attach()
     other.qemu(f"read -P 5 0 {EXTENT}")
     other.detach()
@@ -420,13 +516,16 @@ def test_a_file_system_gives_back(group, manager, tmp_path, way):
     assert manager.end() == 0
 
 
-def test_what_cannot_be(group, tmp_path):
+def test_what_cannot_be(group, tmp_path, monkeypatch):
     def fails(says, *arguments):
         done = group.run("attach", "--nbd", tmp_path / "no", "--plugin", PLUGIN, *arguments)
         assert done.returncode == FAILED and says in done.stderr, done
     fails(b"there is no volume 'wiki'", "--host", "one", group.path, "wiki")
     fails(b"there is no host 'two'", "--host", "two", group.path, "web")
     fails(b"No such file", "--host", "one", tmp_path / "nothing", "web")
-    fails(b"cannot open", "--host", "one", "--plugin", "/nowhere.so", group.path, "web")
+    fails(b"cannot open plugin", "--host", "one", "--plugin", "/nowhere.so", group.path, "web")
+    fails(b"GROUP=optional/nbdkit && make", "--host", "one", "--plugin", "/nowhere.so", group.path, "web")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fails(b"GROUP=optional/nbdkit && make", "--host", "one", group.path, "web")  # There is no nbdkit.
     done = group.run("detach", tmp_path / "no")
     assert done.returncode == FAILED and b"is it attached?" in done.stderr

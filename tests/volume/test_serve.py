@@ -3,13 +3,15 @@
 not as it should be does not keep the cache from serving.
 Method: servers with a group in a file, `fairway volume` beside them, SIGKILL, and wrong options."""
 
+import os
+import pathlib
 import re
 import socket
 import subprocess
 
 import pytest
 
-from group import OK, Group, owners
+from group import FAILED, OK, Group, owners
 from served import Served, wait_for
 
 
@@ -75,7 +77,20 @@ def test_a_group_that_is_not_there(group, tmp_path):
         wait_for(lambda: stat(server, b"volume_pool") >= 16)
 
 
+@pytest.mark.needs("nbdkit")
+def test_a_server_that_is_the_agent(group, tmp_path):
+    """attach would be a second agent of the host: it is refused at once, and says what to do."""
+    plugin = pathlib.Path(os.environ["FAIRWAY_BUILD"]) / "src/volume/nbdkit-fairway-plugin.so"
+    with serve(group, "--volume-manager", "--volume-host", "one") as server:
+        wait_for(lambda: stat(server, b"volume_agents") == 1)
+        group.do("create", "--extents", "10", group.path, "web")
+        done = group.run("attach", "--nbd", tmp_path / "nbd", "--host", "one", "--plugin", plugin, group.path,
+                         "web")
+        assert done.returncode == FAILED and b"--volume-host" in done.stderr and b"end that one first" in done.stderr
+        assert done.stdout == b"" and not (tmp_path / "nbd").exists()
+
+
 @pytest.mark.parametrize("options", [["--volume-host", "one"], ["--volume-manager"]], ids=" ".join)
 def test_options_that_make_no_sense(fairway, options):
-    done = subprocess.run([fairway, "serve", "-p", "0", *options], capture_output=True, timeout=10, check=False)
+    done = subprocess.run([fairway, "serve", "-p", "0", *options], capture_output=True, timeout=120, check=False)
     assert done.returncode not in (OK, None) and b"need --volume-group" in done.stderr
