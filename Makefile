@@ -11,8 +11,9 @@ PORT      ?= 11211
 HTTP_PORT ?= 11280
 SECONDS   ?= 60
 SEEDS     ?= 1000
+SUITES    ?=
 MODULE    ?= all
-GROUP     ?= build test bench optional deb
+GROUP     ?= build test bench optional deb fresh
 
 # A sanitizer build by clang. Meson's own check for undefined symbols does not know the sanitizers'.
 sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db_lundef=false \
@@ -24,7 +25,7 @@ compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb 
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all server run install deb bench check check-deb clang sanitize sanitize-address \
+.PHONY: all server run install deb bench check check-fresh check-deb clang sanitize sanitize-address \
         sanitize-thread tidy format \
         models fuzz simulate mutants mutate packages clean help
 
@@ -34,11 +35,13 @@ all: ## build the server, build/fairway, and the library, build/libfairway.a and
 	@tools/install-packages build
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
 	@ninja -C $(BUILD)
+	@cat $(BUILD)/left-out.txt
 
 server: # What `run` needs, and not the tests.
 	@tools/install-packages build
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
 	@ninja -C $(BUILD) fairway
+	@cat $(BUILD)/left-out.txt
 
 run: server ## serve on 127.0.0.1, ports PORT (11211) and HTTP_PORT (11280), until Ctrl-C
 	@printf '%s\n' '' \
@@ -55,15 +58,18 @@ deb: ## build Debian packages, in build-deb
 	@tools/install-packages build deb
 	@tools/deb
 
-packages: ## install the Debian packages of GROUP (all: build test bench optional deb)
+packages: ## install the Debian packages of GROUP (all: build test bench optional deb fresh; or optional/lvm)
 	@tools/install-packages $(GROUP)
 
 ##@ Test it
 
-check: ## build, and run every test; ends with "N passed, N failed, N skipped"
+check: ## build, and run every test, or those of SUITES; ends with "N passed, N failed, N skipped"
 	@tools/install-packages build test
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
-	@tools/check $(BUILD) --no-suite deb
+	@tools/check $(BUILD) --no-suite deb $(SUITES:%=--suite %)
+
+check-fresh: ## try `make run` and `make check` on a bare Debian, as root and as a user with sudo
+	@tools/fresh $(SUITES:%=--suite %)
 
 check-deb: ## build the Debian packages and install, upgrade and purge them in a Debian of their own
 	@tools/install-packages build test deb
@@ -80,12 +86,12 @@ sanitize: sanitize-address sanitize-thread ## the tests under ASan and UBSan, th
 sanitize-address: # The first half.
 	@tools/install-packages build test
 	@$(call sanitizer_setup,build-asan,address$(comma)undefined)
-	@tools/check build-asan $(compiled) --timeout-multiplier 4
+	@tools/check build-asan $(compiled) --timeout-multiplier 6
 
 sanitize-thread: # The second.
 	@tools/install-packages build test
 	@$(call sanitizer_setup,build-tsan,thread)
-	@tools/check build-tsan $(compiled) --timeout-multiplier 8
+	@tools/check build-tsan $(compiled) --timeout-multiplier 12
 
 fuzz: ## let each fuzz target run for SECONDS (60)
 	@tools/install-packages build test

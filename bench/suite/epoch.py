@@ -27,8 +27,7 @@ NS_PER_MS = 1_000_000
 def ask(context, what, *numbers):
     """The samples of each side."""
     if not (context.build / "tests" / "epoch_node").exists():
-        raise Unavailable("this build is without Corosync: run `apt-get install corosync libcpg-dev libcmap-dev` "
-                          "and build again")
+        raise Unavailable("this build is without Corosync: run `make packages GROUP=optional/corosync && make`")
     command = clusters.command([sys.executable, BENCH / "epochs.py", what, context.build.resolve(), *numbers])
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

@@ -21,8 +21,7 @@ MS = 1000
 
 def run_failover(context):
     if not (context.build / "tests" / "epoch_node").exists():
-        raise Unavailable("this build is without Corosync: run `apt-get install corosync libcpg-dev libcmap-dev` "
-                          "and build again")
+        raise Unavailable("this build is without Corosync: run `make packages GROUP=optional/corosync && make`")
     if shutil.which("keepalived", path=clusters.path()) is None:
         raise Unavailable("keepalived is not installed: run `apt-get install keepalived`")
     command = clusters.command([sys.executable, BENCH / "failover.py", context.build.resolve(), context.rounds(RUNS),

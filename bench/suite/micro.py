@@ -13,7 +13,7 @@ RUNS_MIN = 7  # The harness takes no fewer, and that many in each pass; those of
 
 
 def benchmarks(build):
-    """Those that were built, by name. bench/meson.build writes the list."""
+    """All there are, by name, also those that could not be built. bench/meson.build writes the list."""
     try:
         lines = (build / "bench" / "list").read_text().splitlines()
     except OSError as error:
@@ -22,12 +22,16 @@ def benchmarks(build):
     for line in lines:
         if line:
             name, program = line.split(" ", 1)
-            yield name, Benchmark(f"a loop beside its peer, {os.path.basename(program)}",
+            about = os.path.basename(program) if not program.startswith("!") else "which is missing"
+            yield name, Benchmark(f"a loop beside its peer, {about}",
                                   functools.partial(run, program))
 
 
 def run(program, context):
     """Shows what the program prints, and returns the object on its last line."""
+    if program.startswith("!"):
+        raise Unavailable(f"it was not built, because its peer is not installed: run `make packages GROUP={program[1:]}`, "
+                          "then `make`")
     if not os.access(program, os.X_OK):
         raise Unavailable(f"{program} is missing: run `make` first")
     command = [program]

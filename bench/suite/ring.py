@@ -43,7 +43,8 @@ class Place:
             self.path = pathlib.Path(self.folder.name) / "ring"
             # Written, not only reserved: else the file system would note each first write.
             self.path.write_bytes(b"\xff" * RING_SIZE)
-        self.program("fairway", "ring", "create", "--replace", self.path)
+        force = [] if device is not None else ["--force"]
+        self.program("fairway", "ring", "create", "--replace", *force, self.path)
         return self
 
     def __exit__(self, *_):

@@ -22,8 +22,7 @@ PAYS = 0.99
 
 def run_share(context):
     if not (context.build / "tests" / "epoch_node").exists():
-        raise Unavailable("this build is without Corosync: run `apt-get install corosync libcpg-dev libcmap-dev` "
-                          "and build again")
+        raise Unavailable("this build is without Corosync: run `make packages GROUP=optional/corosync && make`")
     command = clusters.command([sys.executable, BENCH / "share.py", context.build.resolve(), context.rounds(RUNS)])
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

@@ -40,7 +40,8 @@ class Group:
             self.path = pathlib.Path(self.folder.name) / "group"
             # Written, not only reserved: else the file system would note each first write.
             self.path.write_bytes(b"\xff" * SIZE)
-        self.fairway("format", "--replace", "--extent-size", "4k", "--hosts", "2", self.path)
+        force = [] if device is not None else ["--force"]
+        self.fairway("format", "--replace", *force, "--extent-size", "4k", "--hosts", "2", self.path)
         self.fairway("connect", self.path, "host")
         self.fairway("create", "--extents", self.count + BARE + 1, self.path, "volume")
         self.manage()

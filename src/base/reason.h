@@ -24,3 +24,13 @@ int fw_reason_set(struct fw_reason *reason, int error, const char *format, ...) 
 
 /* The same, with ": " and the system's text for `error` at the end. */
 int fw_reason_errno(struct fw_reason *reason, int error, const char *format, ...) FW_PRINTF(3, 4);
+
+/*
+ * Texts for programs that were built without an optional part: the command that adds the part, and
+ * the end of a reason that says what is missing. `part` is the name of its Meson option, which is
+ * also a group in packaging/packages.
+ */
+#define FW_REASON_ADD(part) \
+    "run 'make packages GROUP=optional/" part " && make' in the source tree of Fairway"
+#define FW_REASON_ABSENT(library, part) \
+    "this program was built without " library "; to add it, " FW_REASON_ADD(part)

@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "epoch/corosync.h"
 
-FW_LOG_MODULE(epoch);
+FW_LOG_MODULE(epoch); /* So that a configuration may set its level in every build. */
 
 bool fw_corosync_is_built_in(void)
 {
@@ -22,7 +22,7 @@ int fw_corosync_open(struct fw_group **group, struct fw_reactor *reactor,
     (void)group;
     (void)reactor;
     return fw_reason_set(reason, -EOPNOTSUPP,
-                         "cannot join the group %.100s: this program was built without Corosync",
+                         "cannot join the group %.100s: " FW_REASON_ABSENT("Corosync", "corosync"),
                          options->group_name);
 }
 
@@ -31,12 +31,12 @@ void fw_corosync_close(struct fw_group *group, void (*closed)(void *argument), v
     (void)group;
     (void)closed;
     (void)argument;
-    FW_ASSERT(!"a group that was never opened");
+    FW_ASSERT(false); /* open() has failed. */
 }
 
 void fw_corosync_status(struct fw_group *group, struct fw_corosync_status *status)
 {
     (void)group;
     (void)status;
-    FW_ASSERT(!"a group that was never opened");
+    FW_ASSERT(false); /* open() has failed. */
 }

@@ -9,16 +9,16 @@ int fw_http_open(struct fw_http **http, const char *address, const struct fw_htt
                  struct fw_reason *reason)
 {
     (void)http;
-    (void)address;
     (void)shown;
     return fw_reason_set(reason, -ENOSYS,
-                         "--http: this build has no libmicrohttpd; install libmicrohttpd-dev and "
-                         "build again");
+                         "cannot serve HTTP at %.100s: " FW_REASON_ABSENT("libmicrohttpd", "http"),
+                         address);
 }
 
 const struct fw_address *fw_http_address(const struct fw_http *http)
 {
-    FW_ASSERT(http == NULL && !"open() has failed");
+    (void)http;
+    FW_ASSERT(false); /* open() has failed. */
     return NULL;
 }
 

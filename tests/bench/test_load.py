@@ -16,6 +16,7 @@ import threading
 import pytest
 
 from suite import servers
+from support.patience import PATIENCE_S
 
 REQUESTS = 3000
 KEYS = 500
@@ -24,7 +25,7 @@ KEYS = 500
 def generate(context, port, *options):
     command = [context.program("bench", "load"), "--port", str(port), *map(str, options)]
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60, check=False)
+                          timeout=PATIENCE_S, check=False)
 
 
 def report_of(context, port, *options):
@@ -116,7 +117,9 @@ def test_bad_options(context, options):
 
 
 def test_no_server(context):
-    done = generate(context, servers.free_port())
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # It does not listen.
+        done = generate(context, silent.getsockname()[1])
     assert done.returncode == 1 and "connect" in done.stderr
 
 
@@ -130,7 +133,7 @@ def receive(connection, size):
 
 def exchange(server, pieces, size):
     """Sends the pieces one by one and returns `size` bytes of what comes back."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces:
             connection.sendall(piece)
@@ -177,7 +180,7 @@ def test_client_that_does_not_read(server):
     stored = exchange(server, [b"set big 0 0 %d\r\n%s\r\n" % (len(value), value)], 8)
     assert stored == b"STORED\r\n"
     reply = b"VALUE big 0 %d\r\n%s\r\nEND\r\n" % (len(value), value)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as slow:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as slow:
         slow.sendall(b"get big\r\n" * count)
         for _ in range(20):
             assert exchange(server, [b"get big\r\n"], len(reply)) == reply

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from support.patience import PATIENCE_S
+
 SECONDS = 4
 RATE = 100
 STILL_S = 2  # From the first second on.
@@ -58,7 +60,7 @@ def suffer(build, tmp_path):
             done = subprocess.run(
                 [build / "bench" / "victim", "--port", str(server.server_address[1]), "--connections", "1", "--rate",
                  str(RATE), "--seconds", str(SECONDS), "--stat", stat], capture_output=True, text=True, check=False,
-                timeout=120)
+                timeout=PATIENCE_S)
             server.shutdown()
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)

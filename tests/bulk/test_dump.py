@@ -5,11 +5,11 @@ file is left and nothing is said but why.
 Method: real servers, filled with items of all kinds; the programs as a user runs them, with full disks,
 signals, terminals and pipes."""
 
+import contextlib
 import json
 import os
 import pty
 import resource
-import select
 import signal
 import socketserver
 import subprocess
@@ -19,10 +19,12 @@ import time
 import pytest
 
 from contents import Item, check, fill, some
-from conform.peer import Peer, free_port, wait_until
+from conform.peer import Peer, wait_until
+from support.patience import PATIENCE_S
+from support.ports import ADDRESS, bound_port
+from support.stopped import stop
 
 FAILED, USAGE = 1, 64
-PATIENCE_S = 120
 
 
 @pytest.fixture
@@ -126,11 +128,9 @@ def test_progress_is_for_terminals(start, fairway, tmp_path):
                               stdout=subprocess.PIPE, stderr=theirs, timeout=PATIENCE_S)
         os.close(theirs)
         shown = b""
-        try:
-            while select.select([ours], [], [], 1)[0]:
+        with contextlib.suppress(OSError):  # All was read, and nobody has the other end.
+            while True:
                 shown += os.read(ours, 4096)
-        except OSError:  # All was read, and nobody has the other end.
-            pass
         os.close(ours)
     assert b"items/s" in shown and shown.endswith(b"\r\033[K")
     assert done.stdout.startswith(b"seen.dump: dumped ")
@@ -187,7 +187,7 @@ def test_interrupted(start, run, fairway, tmp_path, number):
     with start() as old, old.connect() as client:
         fill(client, some(100))
         assert_done(run("dump", "--server", place(old), "all.dump"))
-        os.kill(old.process.pid, signal.SIGSTOP)
+        stop(old.process.pid)
         try:
             for tool in (["dump", "new.dump"], ["load", "all.dump"]):
                 waiting = subprocess.Popen([str(fairway), *tool, "--server", place(old), "--timeout", "1h"],
@@ -211,13 +211,14 @@ def signals_are_blocked(pid, number):
 
 def test_silent_server(start, run):
     with start() as old:
-        os.kill(old.process.pid, signal.SIGSTOP)
+        stop(old.process.pid)
         try:
             assert_failed(run("dump", "--server", place(old), "--timeout", "100ms", "x"), "the server does not answer")
         finally:
             os.kill(old.process.pid, signal.SIGCONT)
-    assert_failed(run("dump", "--server", f"127.0.0.1:{free_port()}", "x"), "cannot connect to the server at 127.0.0.1:",
-                  "Connection refused")
+    with bound_port() as port:
+        assert_failed(run("dump", "--server", f"{ADDRESS}:{port}", "x"),
+                      f"cannot connect to the server at {ADDRESS}:{port}", "Connection refused")
 
 
 class Jealous(socketserver.StreamRequestHandler):

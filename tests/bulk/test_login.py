@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from conform.peer import Peer
+from support.patience import PATIENCE_S
 
 FAILED, USAGE = 1, 64
 
@@ -32,7 +33,7 @@ def login(tmp_path):
 def run(fairway, tmp_path):
     def run(*arguments):
         return subprocess.run([str(fairway), *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, cwd=tmp_path, timeout=120, check=False)
+                              text=True, cwd=tmp_path, timeout=PATIENCE_S, check=False)
     return run
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from contents import Item, check, fill, some
 from conform.peer import Peer, wait_until
+from support.patience import PATIENCE_S
 
 LARGE = int(os.environ.get("RESTART_ITEMS", 20000))
 
@@ -54,7 +55,7 @@ def test_items_outlive_a_clean_stop(serve, image, stop):
             client.send(b"shutdown\r\n")
         else:
             server.process.send_signal(getattr(signal, stop))
-        assert server.process.wait(60) == 0
+        assert server.process.wait(PATIENCE_S) == 0
     assert re.search(rf"kept {len(items) + 1} items in \S+, \d+ bytes, in \d+\.\d\d s", log_of(image))
     assert files(image) == ["items"] and image.stat().st_mode & 0o777 == 0o600
     with serve() as server, server.connect() as client:
@@ -163,7 +164,7 @@ def test_dumps_are_images(serve, image, fairway):
     items = some(500)
     with Peer(["memcached", "-U", "0"]) as old, old.connect() as client:
         fill(client, items)
-        subprocess.run([str(fairway), "dump", "--server", f"127.0.0.1:{old.address[1]}", str(image)], check=True,
+        subprocess.run([str(fairway), "dump", "--server", "{}:{}".format(*old.address), str(image)], check=True,
                        stdout=subprocess.DEVNULL)
     with serve() as server, server.connect() as client:
         check(client, items)

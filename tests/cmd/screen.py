@@ -12,7 +12,7 @@ import struct
 import termios
 import time
 
-PATIENCE_S = 60
+from support.patience import PATIENCE_S
 
 SEQUENCE = re.compile(rb"\033\[(\??)([0-9;]*)([A-Za-z])")
 
@@ -23,6 +23,7 @@ class Screen:
     def __init__(self, columns, lines):
         self.columns, self.lines = columns, lines
         self.is_other = False  # The alternate screen.
+        self.is_whole = False  # A picture begins at the top left and ends with what is below it cleared.
         self.has_cursor = True
         self.wraps = True
         self.style = b""
@@ -75,12 +76,14 @@ class Screen:
             self.styles.add(numbers)
         elif what == (b"", b"H"):
             self.row = self.column = 0
+            self.is_whole = False
         elif what == (b"", b"K"):
             self.rows[self.row][self.column:] = [" "] * (self.columns - self.column)
         elif what == (b"", b"J"):
             self.rows[self.row][self.column:] = [" "] * (self.columns - self.column)
             for row in self.rows[self.row + 1:]:
                 row[:] = [" "] * self.columns
+            self.is_whole = True
         elif what == (b"2", b"J"):
             self.clear()
         elif what[0] == b"?1049":
@@ -133,10 +136,13 @@ class Terminal:
             wait_s = 0
 
     def wait(self, condition):
-        """Until the screen is as it should be."""
+        """Until the screen shows a whole picture that is as it should be."""
+        self.wait_for(lambda: self.screen.is_whole and condition(self.screen))
+
+    def wait_for(self, condition):
         deadline = time.monotonic() + PATIENCE_S
         self.read(0)
-        while not condition(self.screen):
+        while not condition():
             assert time.monotonic() < deadline, f"still:\n{self.screen.text()}"
             self.read(0.1)
 
@@ -156,7 +162,6 @@ class Terminal:
         while os.waitpid(self.process, os.WNOHANG | os.WUNTRACED)[0] == 0:
             assert time.monotonic() < deadline
             self.read(0.1)
-        self.read(0)
 
     def end(self):
         """Waits for its end, and returns the status as the shell has it."""
@@ -168,10 +173,10 @@ class Terminal:
                 break
             assert time.monotonic() < deadline
         self.status = status
-        self.read(0)
         return status
 
     def is_as_before(self):
+        """Whether the terminal is left as it was found. What the program wrote last may still be on its way to us."""
         screen = self.screen
-        return (termios.tcgetattr(self.child) == self.before and not screen.is_other
-                and screen.has_cursor and screen.wraps and screen.style == b"")
+        self.wait_for(lambda: not screen.is_other and screen.has_cursor and screen.wraps and screen.style == b"")
+        return termios.tcgetattr(self.child) == self.before

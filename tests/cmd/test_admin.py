@@ -7,12 +7,14 @@ import subprocess
 
 import pytest
 
+from support.patience import PATIENCE_S
+
 FAILED, USAGE = 1, 64
 
 
 def admin(fairway, *arguments, **options):
     return subprocess.run([fairway, "admin", *arguments], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, check=False, **options)
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False, **options)
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -52,7 +54,7 @@ def impostor(fairway, tmp_path):
                 with connection:
                     assert connection.recv(100) == b"status\n"
                     connection.sendall(answer)
-                out, errors = asking.communicate(timeout=60)
+                out, errors = asking.communicate(timeout=PATIENCE_S)
         assert (out, asking.returncode) == ("", FAILED)
         return errors
     return impostor

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from support.patience import PATIENCE_S
+
 OK, FAILED, USAGE = 0, 1, 64
 
 
@@ -15,7 +17,7 @@ OK, FAILED, USAGE = 0, 1, 64
 def run(fairway):
     def run(*arguments, stdout=subprocess.PIPE):
         return subprocess.run([fairway, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
-                              stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+                              stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=False)
     return run
 
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from served import Served
+from served import START_S, Served
 
 OK, FAILED, USAGE = 0, 1, 64
 
@@ -16,7 +16,7 @@ OK, FAILED, USAGE = 0, 1, 64
 def run(fairway):
     def run(*arguments):
         return subprocess.run([fairway, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=120, check=False)
+                              text=True, timeout=START_S, check=False)
     return run
 
 
@@ -111,6 +111,11 @@ WRONG = [
     ("[counter]\nenable = yes\nlisten = 1.2.3\n", 3),
     ("[repl]\nenable = yes\nsecret-file = /nonexistent/secret\n", 3),
     ("[repl]\nenable = yes\nadmit-others = yes\nsecret-file = USERS\n", 3),
+    ("[repl]\nenable = yes\nsecret-file = USERS\n", 3),
+    ("[repl]\nmaster = 127.0.0.1\n", 2),
+    ("[repl]\nvirtual-address = 127.0.0.1\n", 2),
+    ("[repl]\nmaster-file = USERS\n", 2),
+    ("[repl]\nrole = slave\n", 2),
     ("[repl]\nack = 1\n", 2),
     ("[repl]\nenable = yes\nslaves = 1\nack = 2\n", 4),
     ("[tenant a]\nrepl-ack = 1\n", 2),

@@ -14,7 +14,7 @@ from served import START_S
 
 
 def run(fairway, *arguments):
-    return subprocess.run([fairway, "ha-agent", *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([fairway, "ha-agent", *arguments], capture_output=True, text=True, check=False, timeout=START_S)
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def test_alone(fairway, tmp_path):
             assert line != "", "it has ended"
         assert gate.read_text(encoding="ascii") == "1\n"
         agent.send_signal(signal.SIGTERM)
-        agent.communicate(timeout=120)
+        agent.communicate(timeout=START_S)
     assert agent.returncode == 0
     assert gate.read_text(encoding="ascii") == "1\n"
 

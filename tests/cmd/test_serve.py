@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from support.patience import PATIENCE_S
+
 FAILED, USAGE = 1, 64
 
 
@@ -19,7 +21,7 @@ def serve(fairway, tmp_path):
             arguments = ("--config", "fairway.conf", *arguments)
         return subprocess.run([fairway, "serve", *arguments], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
-                              text=True, timeout=60, check=False)
+                              text=True, timeout=PATIENCE_S, check=False)
     return serve
 
 

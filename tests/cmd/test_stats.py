@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from support.patience import PATIENCE_S
+
 OK, FAILED, USAGE = 0, 1, 64
 
 
@@ -28,8 +30,8 @@ def stats(fairway):
             server = threading.Thread(target=answer)
             server.start()
             done = subprocess.run([fairway, "stats", "--server", f"127.0.0.1:{listener.getsockname()[1]}", *arguments],
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-            server.join(60)
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            server.join(PATIENCE_S)
         return asked[0], done
     return stats
 
@@ -88,6 +90,6 @@ def test_a_group_that_is_not_there(stats):
     (["x" * 65], "is no group of figures"),
 ], ids=["two", "space", "long"])
 def test_usage(fairway, arguments, message):
-    done = subprocess.run([fairway, "stats", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    done = subprocess.run([fairway, "stats", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
                           check=False)
     assert done.returncode == USAGE and message in done.stderr

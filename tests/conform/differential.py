@@ -27,16 +27,19 @@ import socket
 import sys
 import time
 
-import generate
-import normalise
-from peer import Peer, open_socket
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # For `support`.
+
+import generate  # noqa: E402
+import normalise  # noqa: E402
+from peer import Peer, open_socket  # noqa: E402
+from support.patience import PATIENCE_S  # noqa: E402
 
 EXPLAINED = pathlib.Path(__file__).with_name("explained.ini")
 WRONG_CAS = 999999999999999999
 EAGER_MAX = 64 * 1024  # So much fits into the sockets' buffers, whoever reads when.
 EXPIRY_S, EXPIRED_S = 2, 5
-GOOD_BYE_S, PATIENCE_S = 2, 60
-SHRINK_S = 90  # How long a failing case is made smaller.
+GOOD_BYE_S = 2
+SHRINK_S = 90  # How long a failing case is made smaller, unless told otherwise.
 SHOWN_MAX = 2000
 # memcached differs from itself about once in some million commands, whatever is avoided. A difference
 # that does not come again on fresh servers is shown, and counts if there is more than one in so many.
@@ -234,10 +237,10 @@ def show(data):
 class Shrinker:
     """Looks for the shortest sequence that still shows a difference."""
 
-    def __init__(self, commands, explained):
+    def __init__(self, commands, explained, seconds):
         self.commands = commands
         self.explained = explained
-        self.deadline = time.monotonic() + SHRINK_S
+        self.deadline = time.monotonic() + seconds
 
     def fails(self, conversations):
         with Pair(self.commands, self.explained) as pair:
@@ -281,7 +284,7 @@ def report(options, number, history, difference, explained):
     shrinking that is taken for granted."""
     complaint, got = difference
     print(f"\nDIFFERENCE in conversation {number} of seed {options.seed}:\n  {complaint}")
-    shrinker = Shrinker((options.left, options.right), explained)
+    shrinker = Shrinker((options.left, options.right), explained, options.shrink_seconds)
     kept = shrinker.shrink(history) if options.shrink else None
     repeated = kept is not None or not options.shrink
     if kept is None:
@@ -361,6 +364,7 @@ def main():
     parser.add_argument("--right", default=f"{build / 'fairway'} serve -m 1024")
     parser.add_argument("--differences", type=int, default=1, help="stop after so many")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
+    parser.add_argument("--shrink-seconds", type=float, default=SHRINK_S, help="how long that may take")
     parser.add_argument("--explained", default=EXPLAINED, help="the list of meant differences")
     return 1 if run(parser.parse_args()) else 0
 

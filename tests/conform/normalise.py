@@ -15,7 +15,7 @@ import typing
 
 import binary as b
 
-CLOCK_TOLERANCE_S = 5
+CLOCK_TOLERANCE_S = 60  # One server may be told long after the other.
 VALUE = re.compile(rb"VALUE (\S+) (\d+) (\d+)(?: (\d+))?\r\n")
 META_VALUE = re.compile(rb"VA (\d+)( .*)?\r\n")
 META = re.compile(rb"(?:HD|EN|NS|EX|NF)(?: .*)?\r\n")

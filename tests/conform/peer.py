@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A memcached-compatible server for one test, and a client that sends and compares bytes.
 
-`with Peer(command, *flags) as peer:` starts the server on a port that was free a moment ago, waits
-until it accepts, and at the end stops it by SIGTERM and demands status 0. The flags are memcached's;
+`with Peer(command, *flags) as peer:` starts the server on a free port of an address of the test's own,
+waits until it accepts, and at the end stops it by SIGTERM and demands status 0. The flags are memcached's;
 the command is `memcached` or `fairway serve`, and nothing here depends on which: that is the point.
 """
 
@@ -17,18 +17,12 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE_S = 30  # Far more than a start or a stop takes, also under a sanitizer.
-REPLY_S = 10  # The same for a reply.
-ADDRESS = "127.0.0.1"
+from support.patience import PATIENCE_S
+from support.ports import ADDRESS, free_port
+
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-TRIES = 5  # To start on a port that somebody else may take first.
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((ADDRESS, 0))
-        return probe.getsockname()[1]
+LOG_MAX = 1 << 24  # Far more than a server logs in a test.
 
 
 def user_flags():
@@ -56,17 +50,15 @@ class Peer:
         self.environment = {**os.environ, **(environment or {})}
 
     def __enter__(self):
-        for attempt in range(TRIES):
-            command = list(self.base)
-            if self.listen:
-                self.address = (ADDRESS, free_port())
-                command += ["-l", ADDRESS, "-p", str(self.address[1])]
-            self.log = tempfile.TemporaryFile()
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
-                                            stdout=self.log, stderr=self.log,
-                                            preexec_fn=self._prepare, env=self.environment)
-            if self._started() or attempt == TRIES - 1 or not self.listen:
-                break
+        command = list(self.base)
+        if self.listen:
+            self.address = (ADDRESS, free_port())
+            command += ["-l", ADDRESS, "-p", str(self.address[1])]
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=self.log,
+                                        preexec_fn=self._prepare, env=self.environment)
+        self._wait_until_it_accepts()
         assert self.process.poll() is None, f"{command} ended: {self.read_log()}"
         return self
 
@@ -89,20 +81,20 @@ class Peer:
         if self.descriptors is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
-    def _started(self):
-        """Whether it accepts connections, which it does at the latest when patience ends."""
-        deadline = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None and time.monotonic() < deadline:
-            if self.address is None:
+    def _wait_until_it_accepts(self):
+        """Or until it has ended."""
+        def accepts():
+            if self.address is None or self.process.poll() is not None:
                 return True
             with contextlib.suppress(OSError), open_socket(self.address):
-                return self.process.poll() is None
-            time.sleep(0.005)
-        return False
+                return True
+            return False
+
+        wait_until(accepts, f"accepting: {self.base}")
 
     def read_log(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        """Without moving its place in the file, which the server writes at."""
+        return os.pread(self.log.fileno(), LOG_MAX, 0).decode(errors="replace")
 
     def connect(self, address=None):
         return Client(address or self.address)
@@ -119,9 +111,9 @@ class Peer:
 
 def open_socket(address):
     if isinstance(address, tuple):
-        return socket.create_connection(address, REPLY_S)
+        return socket.create_connection(address, PATIENCE_S)
     local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    local.settimeout(REPLY_S)
+    local.settimeout(PATIENCE_S)
     try:
         local.connect(str(address))
     except OSError:

@@ -10,15 +10,14 @@ import pytest
 
 from peer import Peer
 from support import npm
+from support.patience import PATIENCE_S
 from test_auth import sasl_server  # noqa: F401: a fixture
-
-LIMIT_S = 120
 
 
 def run(*command, **options):
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=LIMIT_S, check=False, **options)
+                          timeout=PATIENCE_S, check=False, **options)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -37,7 +36,7 @@ def modules(clients, build):
 @pytest.mark.parametrize("protocol", ["-a", "-b"], ids=["text", "binary"])
 def test_memccapable(shared, protocol):
     """libmemcached's own test of servers."""
-    output = run("memccapable", "-h", shared.address[0], "-p", shared.address[1], protocol)
+    output = run("memccapable", "-h", shared.address[0], "-p", shared.address[1], "-t", PATIENCE_S, protocol)
     verdicts = [line for line in output.splitlines() if line.startswith(("ascii", "binary"))]
     assert len(verdicts) > 20
     assert all("[pass]" in line for line in verdicts), output

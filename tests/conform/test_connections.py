@@ -19,6 +19,7 @@ BUSY = 1000
 ROUNDS = 10
 IDLE_MAX_BYTES = 1024
 PIPELINE = 5
+TOGETHER = 50  # So many that come and go may be open at the same time, or memory depends on who is faster.
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,8 @@ def test_come_and_go(start):
                 if index % 2 == 0:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
                 connection.close()
-            wait_until(lambda: int(control.stats()["curr_connections"]) < 10, "closed")
+                if index % TOGETHER == TOGETHER - 1:
+                    wait_until(lambda: int(control.stats()["curr_connections"]) < 10, "closed")
 
         visit(500)
         before = peer.anonymous_kib()

@@ -11,13 +11,14 @@ import subprocess
 
 import pytest
 
-from peer import ADDRESS, Peer, free_port, user_flags, wait_until
+from peer import PATIENCE_S, Peer, user_flags, wait_until
+from support.ports import ADDRESS, free_port, free_ports
 
 
 def run(command, *flags, user=True):
     """What the program says when it does not stay: status, standard output, standard error."""
     done = subprocess.run([*command, *(user_flags() if user else []), *map(str, flags)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S,
                           check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -93,10 +94,10 @@ def test_port_in_use(start, command):
 
 
 def test_several_addresses(command):
-    port, other = free_port(), free_port()
+    port, other = free_ports(2)
     with Peer(command, "-l", f"{ADDRESS}:{port},{ADDRESS}:{other}", listen=False,
-              address=(ADDRESS, port)) as peer:
-        with peer.connect() as one, peer.connect((ADDRESS, other)) as two:
+              address=(ADDRESS, other)) as peer:  # It accepts there last.
+        with peer.connect((ADDRESS, port)) as one, peer.connect() as two:
             one.set(b"k", b"v")
             assert two.get(b"k") == b"v"
 
@@ -196,9 +197,16 @@ def test_daemon(command, tmp_path):
         wait_until(answers, "answering")
     finally:
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: not os.path.exists(f"/proc/{pid}") or
-               open(f"/proc/{pid}/stat", encoding="ascii").read().split()[2] == "Z", "ended")
+    wait_until(lambda: has_ended(pid), "ended")
     assert not pidfile.exists()
+
+
+def has_ended(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat_file:
+            return stat_file.read().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -207,7 +215,7 @@ def test_signals_end_it(start, number):
         client.set(b"k", b"v")
         peer.process.send_signal(number)
         assert client.ended()
-        assert peer.process.wait(30) == 0
+        assert peer.process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("words", [b"shutdown", b"shutdown graceful"])
@@ -216,7 +224,7 @@ def test_shutdown(start, words):
         client.ask(b"shutdown nonsense\r\n", b"CLIENT_ERROR invalid shutdown mode\r\n")
         client.send(words + b"\r\n")
         assert client.ended()
-        assert peer.process.wait(30) == 0
+        assert peer.process.wait(PATIENCE_S) == 0
 
 
 def test_sighup_does_not_end_it(start):

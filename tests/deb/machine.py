@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Debian of its own: `with Machine(folder) as machine:` boots its systemd in namespaces, without a network.
 
-Files are in a root that debootstrap made once; each machine starts from a fresh copy. What apt needs is fetched
+Files are in a root that tools/bare-root made once; each machine starts from a fresh copy. What apt needs is fetched
 beforehand, by `fetch`, into a folder that all machines share.
 """
 
-import os
 import pathlib
 import shutil
 import subprocess
 import time
 
-MIRROR = os.environ.get("FAIRWAY_MIRROR", "http://deb.debian.org/debian")
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 START_S = 120
 PATH = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 APT = ["apt-get", "-y", "-q", "--no-install-recommends", "-o", "APT::Sandbox::User=root",
@@ -25,21 +24,6 @@ def call(*command, **more):
     return done.stdout
 
 
-def base(folder):
-    """The tar file of a root with nothing but Debian's smallest system and systemd."""
-    made = folder / "root.tar"
-    if not made.exists():
-        root = folder / "bootstrap"
-        shutil.rmtree(root, ignore_errors=True)
-        call("debootstrap", "--variant=minbase", "--include=systemd,procps", "bookworm", root, MIRROR)
-        for package in (root / "var/cache/apt/archives").glob("*.deb"):
-            package.unlink()
-        call("tar", "-C", root, "-cf", made.with_suffix(".new"), ".")
-        shutil.rmtree(root)
-        made.with_suffix(".new").rename(made)
-    return made
-
-
 class Machine:
     def __init__(self, folder):
         self.folder = folder
@@ -50,7 +34,8 @@ class Machine:
         self.archives.mkdir(exist_ok=True)
         shutil.rmtree(self.root, ignore_errors=True)
         self.root.mkdir()
-        call("tar", "-C", self.root, "-xf", base(self.folder))
+        call(TOOLS / "bare-root", self.folder / "root.tar", "systemd", "procps")
+        call("tar", "-C", self.root, "-xf", self.folder / "root.tar")
         self.process = None
         return self
 
@@ -74,11 +59,13 @@ class Machine:
              "install", *packages, env=PATH)
 
     def boot(self):
-        script = pathlib.Path(__file__).with_name("boot.sh")
+        """Its first process is its systemd."""
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child",
-             script, self.root, self.archives], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL)
+             "sh", "-c", 'ip link set lo up && exec "$@"', "boot", TOOLS / "enter-root", self.root, self.archives,
+             "env", "-i", "container=fairway-test", f"PATH={PATH['PATH']}",
+             "/lib/systemd/systemd", "--system", "systemd.unit=multi-user.target"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.first = None
         self.wait(self.is_up)
 

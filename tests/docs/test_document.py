@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-PATIENCE_S = 60
+from support.patience import PATIENCE_S
 
 
 def run(*command, **more):
     return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=120, check=False, **more)
+                          timeout=PATIENCE_S, check=False, **more)
 
 
 @pytest.fixture(scope="module")

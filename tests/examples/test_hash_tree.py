@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: the bulk tool hashes every file once, whatever its size, and needs its lanes to end.
-Method: a tree whose hashes are computed here too; then the same tree without lanes, which must still be
-there at the time limit, with every thread asleep."""
+Method: a tree whose hashes are computed here too; then the same tree without lanes, which must get stuck, with
+every thread asleep."""
 
 import pathlib
 import re
@@ -59,26 +59,34 @@ def test_hashes(program, tree):
     assert re.search(r"140 files, \d+ KiB\n$", done.stderr)
 
 
-def thread_times(pid):
-    """How long each worker has run."""
-    return {task.name: (task / "schedstat").read_text().split()[0]
-            for task in pathlib.Path(f"/proc/{pid}/task").iterdir()
-            if re.fullmatch(r"job-\d+", (task / "comm").read_text().strip())}
+def workers_asleep(pid):
+    """How long each worker has run, if all of them sleep and so does who waits for them; None if not."""
+    times = {}
+    try:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            name, fields = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+            is_worker = re.fullmatch(r"job-\d+", name)
+            if (is_worker or int(task.name) == pid) and fields.split()[0] != "S":
+                return None
+            if is_worker:
+                times[task.name] = (task / "schedstat").read_text().split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # A thread has ended.
+        return None
+    return times or None
 
 
 def hangs(command):
-    """Whether it is there after the time limit, and then asleep with all its workers: not slow, but
-    stuck."""
+    """Whether it gets stuck. It is if all sleep at two moments and nobody has run in between: nobody is left who
+    could wake them, however slow the machine is."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        process.wait(timeout=3)
-        return False
-    except subprocess.TimeoutExpired:
-        for _ in range(60):
-            before = thread_times(process.pid)
-            time.sleep(0.5)
-            if before == thread_times(process.pid) != {}:
+        before = None
+        while process.poll() is None:
+            now = workers_asleep(process.pid)
+            if now is not None and now == before:
                 return True
+            before = now
+            time.sleep(0.05)
         return False
     finally:
         process.kill()

@@ -219,6 +219,16 @@ def memory_policy():
     return None
 
 
+def npm_registry():
+    """Asks once for something small: npm by itself would try for minutes."""
+    if shutil.which("npm") is None:
+        return "npm is not installed"
+    command = ["npm", "view", "memjs", "version", "--fetch-retries=0", "--fetch-timeout=20000"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stderr.splitlines() if "error" in line.lower() or "ERR!" in line]
+    return None if done.returncode == 0 else f"npm cannot use its registry: {(lines or ['no reason given'])[0]}"
+
+
 def sanlock():
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     if shutil.which("sanlock", path=path) is None:
@@ -289,6 +299,7 @@ PROBES = {
     "memory-policy": memory_policy,
     "mounts": mounts,
     "nbdkit": nbdkit,
+    "npm-registry": npm_registry,
     "promtool": _program("promtool"),
     "root": root,
     "sanlock": sanlock,

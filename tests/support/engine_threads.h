@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -79,21 +80,10 @@ static inline void gate_pass(struct gate *gate)
         }                                             \
     } while (0)
 
-static inline void thread_nothing(void *argument)
-{
-    (void)argument;
-}
-
-/* Threads of this process, that of a sanitizer's included, which comes with the first of ours. */
+/* Threads of this process; among them are some that were joined but not yet buried by the kernel.
+ */
 static inline uint32_t threads_count(void)
 {
-    static bool has_begun;
-    if (!has_begun) {
-        has_begun = true;
-        struct fw_thread first;
-        assert_int_equal(fw_thread_create(&first, "first", thread_nothing, NULL), 0);
-        fw_thread_join(&first);
-    }
     DIR *folder = opendir("/proc/self/task");
     assert_non_null(folder);
     uint32_t count = 0;
@@ -102,6 +92,32 @@ static inline uint32_t threads_count(void)
         count += entry->d_name[0] != '.';
     }
     (void)closedir(folder);
+    return count;
+}
+
+static inline void thread_number(void *argument)
+{
+    *(pid_t *)argument = gettid();
+}
+
+/*
+ * How many threads there are without a domain: ours, and that of a sanitizer, which comes with the
+ * first that we make. Waits until all others, which have been joined, are gone for the kernel too.
+ */
+static inline uint32_t threads_alone(void)
+{
+    static uint32_t count;
+    if (count == 0) {
+        struct fw_thread first;
+        char task[64];
+        pid_t number;
+        assert_int_equal(fw_thread_create(&first, "first", thread_number, &number), 0);
+        fw_thread_join(&first);
+        (void)snprintf(task, sizeof task, "/proc/self/task/%d", (int)number);
+        WAIT_UNTIL(access(task, F_OK) != 0);
+        count = threads_count();
+    }
+    WAIT_UNTIL(threads_count() == count);
     return count;
 }
 

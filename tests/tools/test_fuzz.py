@@ -50,12 +50,15 @@ def test_the_planted_bug_is_found_and_can_be_seen_again(fuzz):
 
 
 def test_nothing_is_found_where_nothing_is(fuzz):
-    done = fuzz("3", "selftest-sound")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.endswith("\n1 passed, 0 failed, 0 skipped\n")
-    assert "selftest-sound: ok" in done.stdout
-    assert list((fuzz.folder / "crashes").glob("selftest-sound/*")) == []
-    assert list((fuzz.folder / "corpus" / "selftest-sound").iterdir())  # And it did look.
+    for seconds in ("3", SECONDS):  # The first is enough unless the machine is so busy that a fuzzer hardly begins.
+        done = fuzz(seconds, "selftest-sound")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith("\n1 passed, 0 failed, 0 skipped\n")
+        assert "selftest-sound: ok" in done.stdout
+        assert list((fuzz.folder / "crashes").glob("selftest-sound/*")) == []
+        if has_looked := list((fuzz.folder / "corpus" / "selftest-sound").iterdir()):
+            break
+    assert has_looked
 
 
 def test_unknown_targets_are_an_error(fuzz):

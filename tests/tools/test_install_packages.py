@@ -118,6 +118,16 @@ def test_a_package_in_two_groups_is_installed_once(machine):
     assert len(installs) == 1 and installs[0].split().count("memcached") == 1
 
 
+def test_a_group_has_parts(machine, source):
+    packages = {name: all_packages(source, f"optional/{name}") for name in ("corosync", "lvm")}
+    assert machine.run("optional/corosync")[0] == 0
+    installs = [call for call in machine.calls() if " install " in call]
+    assert installs[0].endswith(f" --no-install-recommends {' '.join(packages['corosync'])}")
+    assert machine.run("optional")[0] == 0
+    installs = [call for call in machine.calls() if " install " in call]
+    assert set(packages["corosync"] + packages["lvm"]) <= set(installs[1].split())
+
+
 def test_reads_the_lists_when_they_are_missing(machine):
     (machine.folder / "lists").unlink()
     assert machine.run("bench")[0] == 0
@@ -183,3 +193,5 @@ def test_an_unknown_group_is_refused(machine):
     status, text = machine.run("everything")
     assert status == 1
     assert "no group 'everything'" in text
+    assert machine.run("optional/every") == (1, "install-packages: no group 'optional/every' in packaging/packages\n")
+    assert machine.run("option")[0] == 1

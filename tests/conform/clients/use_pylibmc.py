@@ -9,6 +9,8 @@ import time
 
 import pylibmc
 
+PATIENCE_S = 120  # The limits only end a client that hangs.
+
 
 def work(client, is_binary, waits):
     client.flush_all()
@@ -41,7 +43,7 @@ def work(client, is_binary, waits):
     assert client.touch("large", 100)
 
     client.set("brief", "v", time=1)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while waits and client.get("brief") is not None:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -52,9 +54,10 @@ def work(client, is_binary, waits):
 def main():
     host, port, kind, *login = sys.argv[1:]
     extra = {"username": login[0], "password": login[1]} if login else {}
+    limits = {"connect_timeout": 1000 * PATIENCE_S, "_poll_timeout": 1000 * PATIENCE_S}
     for behaviours in ({}, {"tcp_nodelay": True, "no_block": True}):
-        client = pylibmc.Client([f"{host}:{port}"], binary=kind == "binary", behaviors=behaviours,
-                                **extra)
+        client = pylibmc.Client([f"{host}:{port}"], binary=kind == "binary",
+                                behaviors={**limits, **behaviours}, **extra)
         work(client, kind == "binary", waits=not behaviours)
         client.disconnect_all()
     if login:
