@@ -12,6 +12,7 @@ HTTP_PORT ?= 11280
 SECONDS   ?= 60
 SEEDS     ?= 1000
 SUITES    ?=
+PARTS     ?=
 MODULE    ?= all
 GROUP     ?= build test bench optional deb fresh
 
@@ -23,9 +24,12 @@ comma := ,
 compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs \
            --no-suite walk --no-suite page --no-suite failover --no-suite volumes
 
+# Those of them in which one thread at a time has something to do, or that only compare bytes.
+sequential = --no-suite bench --no-suite cmd --no-suite conform --no-suite fixtures --no-suite fuzz --no-suite replay
+
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all server run install deb bench check check-fresh check-deb clang sanitize sanitize-address \
+.PHONY: all server run install deb bench check check-fresh check-parts check-deb clang sanitize sanitize-address \
         sanitize-thread tidy format \
         models fuzz simulate mutants mutate packages clean help
 
@@ -71,6 +75,10 @@ check: ## build, and run every test, or those of SUITES; ends with "N passed, N 
 check-fresh: ## try `make run` and `make check` on a bare Debian, as root and as a user with sudo
 	@tools/fresh $(SUITES:%=--suite %)
 
+check-parts: ## the unit tests without each optional part, and without all; by gcc and clang; or without PARTS
+	@tools/install-packages build test optional
+	@tools/parts $(PARTS)
+
 check-deb: ## build the Debian packages and install, upgrade and purge them in a Debian of their own
 	@tools/install-packages build test deb
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
@@ -91,7 +99,7 @@ sanitize-address: # The first half.
 sanitize-thread: # The second.
 	@tools/install-packages build test
 	@$(call sanitizer_setup,build-tsan,thread)
-	@tools/check build-tsan $(compiled) --timeout-multiplier 12
+	@tools/check build-tsan $(compiled) $(sequential) --timeout-multiplier 12
 
 fuzz: ## let each fuzz target run for SECONDS (60)
 	@tools/install-packages build test

@@ -8,6 +8,7 @@ says done must name both. A test is written as the runner names it (`base/spsc:t
 commas.
 """
 
+import functools
 import re
 import subprocess
 
@@ -84,6 +85,7 @@ def test_complaint(tree, name):
     return f"{program} has no sub-test {subtest}"
 
 
+@functools.lru_cache
 def benchmarks(tree):
     """The words that `bench/run --list` prints."""
     if "bench/run" not in tree.files:

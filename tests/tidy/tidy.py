@@ -203,11 +203,11 @@ def rule_banned(tree):
             yield f"{command['file']}: compiled without -include src/base/banned.h"
     for path in tree.matching(r"src/.*\.[ch]"):
         is_test = re.fullmatch(TEST_FILES, path) is not None
+        banned = [(re.compile(pattern), instead) for pattern, instead, where in BANNED
+                  if not any(is_test if place == "*" else path.startswith(place) for place in where.split())]
         for number, line in tree.code_lines(path):
-            for pattern, instead, where in BANNED:
-                allowed = any(is_test if place == "*" else path.startswith(place)
-                              for place in where.split())
-                if not allowed and (match := re.search(pattern, line)):
+            for pattern, instead in banned:
+                if match := pattern.search(line):
                     yield f"{path}:{number}: {match[0].rstrip('( ')} is banned: {instead}"
 
 
