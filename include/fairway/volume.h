@@ -16,6 +16,8 @@
  *      └────────────────────┘  PLACE, GIVE_BACK └──────────┘   └───────────────────────────┘
  *                              RETURN, OPEN, CLOSE
  *
+ * A host leaves the group by LEAVE and LEFT, or by an operator's word (src/volume/local.h).
+ *
  * Who owns an extent. At any moment exactly one of these:
  *
  *      the manager's free pool          metadata: FREE
@@ -226,8 +228,10 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_connect(struct fw_volume_manag
                                                           struct fw_ring_reason *reason);
 
 /*
- * Asks the host's agent to stop. Its answer is noticed by a later step(), which then takes its pool
- * back and removes it from the list. One that does not answer stays, and disturbs nobody.
+ * Tells the host to leave. -EBUSY: it has a volume open, and the reason says which. Its agent's
+ * answer is noticed by a later step(): either it has left, and step() takes its pool back and
+ * removes it from the list, or it has opened a volume meanwhile and stays. One that does not answer
+ * keeps all it has, and disturbs nobody; it leaves when its agent runs again.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_disconnect(struct fw_volume_manager *manager,
                                                              const char *host,
@@ -251,8 +255,8 @@ enum fw_volume_action {
     FW_VOLUME_DO_RESIZE,
     FW_VOLUME_DO_REMOVE,
     FW_VOLUME_DO_CONNECT,
-    FW_VOLUME_DO_DISCONNECT, /* And waits until the host is gone. */
-    FW_VOLUME_DO_RECLAIM,
+    FW_VOLUME_DO_DISCONNECT, /* And waits until the host is gone. -EBUSY: it stays. */
+    FW_VOLUME_DO_RECLAIM,    /* The operator knows that the host is off. */
     FW_VOLUME_DO_FLUSH,
     FW_VOLUME_DO_SHUTDOWN, /* Of the manager. */
 };

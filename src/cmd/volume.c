@@ -56,6 +56,8 @@ static const struct fw_option volume_options[] = {
                            "disconnect, shutdown: how long to wait for a host; agent: for extents"),
     FW_OPTION_BOOL(struct fw_cmd_volume, manager_only, .name = "manager-only", .default_text = "no",
                    .help = "shutdown: leave the hosts, which go on from their pools"),
+    FW_OPTION_BOOL(struct fw_cmd_volume, fenced, .name = "fenced", .default_text = "no",
+                   .help = "disconnect, shutdown: you know that the host is off; do not ask it"),
     FW_OPTION_BOOL(struct fw_cmd_volume, commands, .name = "commands", .default_text = "no",
                    .help = "agent: do what standard input says, line by line"),
     FW_OPTION_STRING(struct fw_cmd_volume, backup, .name = "backup", .default_text = "",
@@ -154,7 +156,8 @@ static enum fw_cmd_status order(const struct fw_cmd_volume *config, enum fw_volu
         return fw_cmd_fail(FW_CMD_USAGE, "%s: say how large '%s' is to be, by --extents",
                            config->path, config->name);
     }
-    int rc = order_do(config, action, config->name, &reason);
+    bool is_fenced = action == FW_VOLUME_DO_DISCONNECT && config->fenced;
+    int rc = order_do(config, is_fenced ? FW_VOLUME_DO_RECLAIM : action, config->name, &reason);
     return answer(config, rc, &reason);
 }
 
@@ -375,6 +378,22 @@ static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what
     return FW_CMD_OK;
 }
 
+/* Whether a volume is open anywhere: then no host is sent away. */
+static enum fw_cmd_status open_refuse(const struct fw_cmd_volume *config,
+                                      const struct fw_volume_metadata *metadata)
+{
+    char names[FW_RING_REASON_SIZE / 2];
+    for (uint32_t h = 0; h < FW_VOLUME_HOSTS_MAX; h++) {
+        if (fw_volume_metadata_open_on(metadata, h, names, sizeof names)) {
+            return fw_cmd_fail(FW_CMD_FAILED,
+                               "%s: host '%s' has %s open, so nothing was shut down; detach there "
+                               "first",
+                               config->path, metadata->hosts[h].name, names);
+        }
+    }
+    return FW_CMD_OK;
+}
+
 /* All hosts, one after the other, and then the manager; or one host. */
 static enum fw_cmd_status volume_shutdown(const struct fw_cmd_volume *config)
 {
@@ -383,8 +402,17 @@ static enum fw_cmd_status volume_shutdown(const struct fw_cmd_volume *config)
     if (config->name != NULL) {
         return order(config, FW_VOLUME_DO_DISCONNECT);
     }
+    if (config->fenced) {
+        return fw_cmd_fail(FW_CMD_USAGE, "--fenced is about one host: name it behind %s",
+                           config->path);
+    }
     enum fw_cmd_status status = fw_cmd_volume_look(config, &view);
     if (status != FW_CMD_OK) {
+        return status;
+    }
+    status = config->manager_only ? FW_CMD_OK : open_refuse(config, &view.metadata);
+    if (status != FW_CMD_OK) {
+        fw_volume_metadata_fini(&view.metadata);
         return status;
     }
     int rc = 0;
@@ -428,8 +456,8 @@ static const struct action {
     ORDER(REMOVE, "remove", "VOLUME", "free all it has; no host may have it open"),
     {.name = "list", .summary = "show the volumes", .what = SHOW_VOLUMES},
     ORDER(CONNECT, "connect", "HOST", "add a host, whose agent can then be started"),
-    ORDER(DISCONNECT, "disconnect", "HOST", "ask a host to go, and take its pool back"),
-    ORDER(RECLAIM, "reclaim", "HOST", "take the pool of a host that is dead for certain"),
+    ORDER(DISCONNECT, "disconnect", "HOST", "tell a host to leave; refused while a volume is open"),
+    ORDER(RECLAIM, "reclaim", "HOST", "the same as disconnect --fenced"),
     {.name = "hosts", .summary = "show the hosts", .what = SHOW_HOSTS},
     {.name = "dump",
      .summary = "show every extent, in JSON",

@@ -36,6 +36,7 @@ struct fw_cmd_volume {
     const char *host;
     const char *plugin;
     bool manager_only;
+    bool fenced;
 
     const char *path;
     const char *name; /* Of the volume or host; NULL: none was given. */

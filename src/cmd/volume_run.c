@@ -233,14 +233,24 @@ static int script_try(struct script *script,
     }
 }
 
-static int script_open(struct script *script, const char *name, struct fw_ring_reason *reason)
+static int script_close(struct script *script, struct fw_ring_reason *reason)
 {
     int rc = 0;
     if (script->volume != NULL) {
         rc = fw_volume_close(script->volume, reason);
         script->volume = rc == FW_VOLUME_WAIT ? script->volume : NULL;
     }
-    return rc == 0 ? fw_volume_open(&script->volume, script->agent, name, reason) : rc;
+    return rc;
+}
+
+static int script_open(struct script *script, const char *name, struct fw_ring_reason *reason)
+{
+    int rc = script_close(script, reason);
+    if (rc == 0) {
+        rc = fw_volume_open(&script->volume, script->agent, name, reason);
+        script->volume = rc == 0 ? script->volume : NULL;
+    }
+    return rc;
 }
 
 static void script_map(const struct script *script)
@@ -265,14 +275,15 @@ static void script_line(struct script *script, char *line)
 {
     char *words = line;
     const char *verb = strsep(&words, " \n");
-    struct fw_ring_reason reason = {.text = "open VOLUME, allocate N COUNT, discard N COUNT, map, "
-                                            "pool"};
+    struct fw_ring_reason reason = {.text = "open VOLUME, close, allocate N COUNT, "
+                                            "discard N COUNT, map, pool"};
     uint64_t numbers[2];
     int rc = -EINVAL;
     if (strcmp(verb, "open") == 0) {
         const char *name = strsep(&words, " \n");
         rc = name != NULL ? script_open(script, name, &reason) : rc;
-        script->volume = rc == 0 ? script->volume : NULL;
+    } else if (strcmp(verb, "close") == 0) {
+        rc = script_close(script, &reason);
     } else if (strcmp(verb, "pool") == 0) {
         (void)printf("%" PRIu64 " ", fw_volume_agent_pool(script->agent));
         rc = 0;

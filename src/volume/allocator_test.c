@@ -439,63 +439,14 @@ static void test_disconnect_long(void **state)
     (void)state;
     chatter(0, 300);
     VOLUME_OK(fw_volume_allocate(volumes[0], 0, 2, why));
+    VOLUME_OK(fw_volume_close(volumes[0], why));
     VOLUME_OK(fw_volume_manager_disconnect(manager, "one", why));
+    VOLUME_OK(fw_volume_manager_step(manager, why));
     assert_int_equal(fw_volume_agent_step(agents[0], NULL), -ESHUTDOWN);
     VOLUME_OK(fw_volume_manager_step(manager, why));
     assert_false(fw_volume_manager_has_host(manager, "one"));
     assert_int_equal(manager->metadata.volumes[0].placed, 2);
     check();
-}
-
-/* V11: asked to go, an agent answers and is gone; its pool is free. */
-static void test_disconnect(void **state)
-{
-    (void)state;
-    VOLUME_OK(fw_volume_allocate(volumes[0], 0, 1, why));
-    VOLUME_OK(fw_volume_manager_disconnect(manager, "one", why));
-    VOLUME_OK(fw_volume_manager_step(manager, why));
-    assert_true(fw_volume_manager_has_host(manager, "one"));
-    assert_int_equal(fw_volume_agent_step(agents[0], NULL), -ESHUTDOWN);
-    assert_int_equal(fw_volume_allocate(volumes[0], 1, 1, NULL), -ESHUTDOWN);
-    check();
-    VOLUME_OK(fw_volume_manager_step(manager, why));
-    assert_false(fw_volume_manager_has_host(manager, "one"));
-    assert_int_equal(manager->metadata.volumes[0].placed, 1);
-    fw_volume_agent_drop(agents[0]);
-    agents[0] = NULL;
-    steps(2);
-    const struct fw_volume_agent_disks disks = {.rest = &memory->disk, .up = &memory->disk};
-    assert_int_equal(fw_volume_agent_open_on(&agents[0], &disks, VOLUME_TEST_HOST, "one", NULL),
-                     -ENOENT);
-    agents[0] = NULL;
-    VOLUME_OK(fw_volume_manager_connect(manager, "one", why)); /* And it may come back. */
-    agent_start(0);
-    steps(4);
-    assert_int_equal(fw_volume_agent_pool(agents[0]), POOL);
-}
-
-/* V11: one that does not answer holds nobody up, and a later manager remembers the wish. */
-static void test_disconnect_dead(void **state)
-{
-    (void)state;
-    fw_volume_agent_drop(agents[0]);
-    agents[0] = NULL;
-    VOLUME_OK(fw_volume_manager_disconnect(manager, "one", why));
-    VOLUME_OK(fw_volume_manager_disconnect(manager, "one", why));
-    steps(3);
-    VOLUME_OK(fw_volume_allocate(volumes[1], 0, POOL, why));
-    steps(2);
-    assert_true(fw_volume_agent_pool(agents[1]) > 0);
-    fw_volume_manager_drop(manager);
-    manager_start();
-    steps(1);
-    assert_true(fw_volume_manager_has_host(manager, "one"));
-    agent_start(0); /* Finds the suspend, and attaching answers it. */
-    assert_int_equal(fw_volume_agent_step(agents[0], NULL), -ESHUTDOWN);
-    fw_volume_agent_drop(agents[0]);
-    agents[0] = NULL;
-    steps(1);
-    assert_false(fw_volume_manager_has_host(manager, "one"));
 }
 
 /* V15: what the host announced counts, the rest is free, and if it lives after all it cannot push.
@@ -649,8 +600,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shrinks_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ring_full, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_disconnect, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_disconnect_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reclaim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reclaim_damaged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown_volume, setup, teardown),

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ static int snapshot_hosts(const struct fw_volume_metadata *metadata,
         if (metadata->hosts[i].is_used) {
             fw_volume_message_init(change, FW_VOLUME_HOST_ADDED);
             change->host = i;
+            change->value = metadata->hosts[i].leaving;
             memcpy(change->name, metadata->hosts[i].name, sizeof change->name);
             rc = sink->take(sink->context, change);
         }
@@ -169,6 +171,21 @@ bool fw_volume_metadata_pool(const struct fw_volume_metadata *metadata, uint32_t
         }
     }
     return message->count > 0;
+}
+
+bool fw_volume_metadata_open_on(const struct fw_volume_metadata *metadata, uint32_t host,
+                                char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; length < size && i < metadata->volumes_end; i++) {
+        const struct fw_volume_entry *entry = &metadata->volumes[i];
+        if (entry->is_used && (entry->users >> host & 1) != 0) {
+            length += (size_t)snprintf(text + length, size - length, "%s'%s'",
+                                       length > 0 ? ", " : "", entry->name);
+        }
+    }
+    return length > 0;
 }
 
 /* ---- the check ---- */

@@ -55,6 +55,29 @@ static int host_find(struct fw_volume_agent *agent, const char *name, struct fw_
     return rc;
 }
 
+/*
+ * Looks again when the rings are ours. An earlier life may have said LEFT: whether the manager has
+ * heard it or not, from there on nothing that we say counts. Any later end of the host's would take
+ * the rings from us.
+ */
+static int host_check(struct fw_volume_agent *agent, const char *name, struct fw_reason *reason)
+{
+    struct fw_volume_metadata metadata;
+    int rc = fw_volume_view(agent->store, agent->host, &metadata, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    bool is_there = fw_volume_metadata_find_host(&metadata, name) == agent->host;
+    bool has_left = metadata.hosts[agent->host].has_left;
+    fw_volume_metadata_fini(&metadata);
+    if (!is_there || has_left) {
+        rc = fw_reason_set(reason, -ESHUTDOWN,
+                           "host '%.80s' has left the group; the manager must connect it again",
+                           name);
+    }
+    return rc;
+}
+
 static void agent_free(struct fw_volume_agent *agent)
 {
     if (agent->up != NULL) {
@@ -131,7 +154,10 @@ static int agent_start(struct fw_volume_agent *agent, const char *path, uint64_t
     if (rc == 0) {
         rc = ring_attach(agent, true, host_number, name, reason);
     }
-    return rc == 0 ? ring_attach(agent, false, host_number, name, reason) : rc;
+    if (rc == 0) {
+        rc = ring_attach(agent, false, host_number, name, reason);
+    }
+    return rc == 0 ? host_check(agent, name, reason) : rc;
 }
 
 int fw_volume_agent_open_on(struct fw_volume_agent **made,
@@ -206,7 +232,7 @@ int fw_volume_agent_check(const struct fw_volume_agent *agent, struct fw_reason 
     if (agent->broken != 0) {
         return fw_reason_set(reason, agent->broken, "the agent has failed; open it anew");
     }
-    return agent->phase == FW_VOLUME_LEFT
+    return agent->phase >= FW_VOLUME_SHUT
                ? fw_reason_set(reason, -ESHUTDOWN, "the manager has disconnected this host")
                : 0;
 }
@@ -215,7 +241,7 @@ int fw_volume_agent_check(const struct fw_volume_agent *agent, struct fw_reason 
 static void agent_leave(struct fw_volume_agent *agent)
 {
     fw_mutex_lock(&agent->lock);
-    agent->phase = FW_VOLUME_LEFT;
+    agent->phase = FW_VOLUME_OUT;
     fw_volume_pool_clear(&agent->pool);
     fw_mutex_unlock(&agent->lock);
 }
@@ -376,6 +402,10 @@ static int message_run(struct fw_volume_agent *agent, const struct fw_volume_mes
         agent->keep = message->value;
         return 0;
     }
+    if (message->kind == FW_VOLUME_LEAVE && message->number > agent->stayed) {
+        agent->leave = message->number;
+        return 0;
+    }
     if (message->kind != FW_VOLUME_FREE || (message->flags & FW_VOLUME_SYNC) != 0) {
         return 0;
     }
@@ -425,6 +455,7 @@ static bool pool_drop(struct fw_volume_agent *agent)
     fw_mutex_unlock(&agent->lock);
     agent->is_incoming = false;
     agent->keep = UINT64_MAX;
+    agent->leave = 0; /* If it is still wanted, it is said again. */
     return is_quiet;
 }
 
@@ -470,6 +501,43 @@ static int step_asked(struct fw_volume_agent *agent, struct fw_reason *reason)
     return rc;
 }
 
+/*
+ * Answers an order to leave: STAYS where a volume is open; else nothing is under way that could
+ * write, and with the gate closed nothing begins any more. The push flushes the disk before it
+ * publishes LEFT, so all that was written before is durable when the manager hears of it.
+ */
+static int leave_answer(struct fw_volume_agent *agent, struct fw_reason *reason)
+{
+    struct fw_volume_batch batch = {.bytes = NULL};
+    struct fw_volume_message message;
+    fw_mutex_lock(&agent->lock);
+    bool stays = !fw_list_is_empty(&agent->volumes);
+    bool is_quiet = agent->under_way == 0;
+    if (!stays && is_quiet) {
+        agent->phase = FW_VOLUME_SHUT;
+        fw_volume_pool_clear(&agent->pool);
+    }
+    fw_mutex_unlock(&agent->lock);
+    if (!stays && !is_quiet) {
+        return FW_RING_RETRY;
+    }
+    fw_volume_message_init(&message, stays ? FW_VOLUME_STAYS : FW_VOLUME_LEFT);
+    message.host = agent->host;
+    message.number = agent->leave;
+    int rc = fw_volume_batch_add(&batch, &message);
+    if (rc == 0) {
+        rc = fw_volume_agent_push(agent, &batch, reason);
+    }
+    fw_volume_batch_fini(&batch);
+    if (rc == 0 && stays) {
+        agent->stayed = agent->leave;
+        agent->leave = 0;
+    } else if (rc == 0) {
+        agent_leave(agent);
+    }
+    return rc == FW_VOLUME_WAIT ? FW_RING_RETRY : rc; /* Full: the next step says it. */
+}
+
 static int step_running(struct fw_volume_agent *agent, struct fw_reason *reason)
 {
     int rc = fw_ring_poll(agent->down, fw_volume_ring_reason(reason));
@@ -484,6 +552,10 @@ static int step_running(struct fw_volume_agent *agent, struct fw_reason *reason)
             agent->keep = UINT64_MAX; /* Done, until it is said again. */
         }
     }
+    if (rc >= 0 && agent->leave != 0) {
+        int answered = leave_answer(agent, reason);
+        rc = answered != 0 ? answered : rc;
+    }
     return rc;
 }
 
@@ -494,7 +566,7 @@ static int step_phases(struct fw_volume_agent *agent, struct fw_reason *reason)
     while (rc == 0) {
         enum fw_volume_phase before = phase_get(agent);
         switch (before) {
-        case FW_VOLUME_LEFT: /* Another thread has learnt it just now. */
+        case FW_VOLUME_OUT: /* Another thread has learnt it just now. */
             rc = fw_reason_set(reason, -ESHUTDOWN, "the manager has disconnected this host");
             break;
         case FW_VOLUME_START:
@@ -507,10 +579,16 @@ static int step_phases(struct fw_volume_agent *agent, struct fw_reason *reason)
         case FW_VOLUME_RUNNING:
             rc = step_running(agent, reason);
             break;
+        case FW_VOLUME_SHUT:
+            rc = leave_answer(agent, reason);
+            break;
         }
         if (rc == 0 && before == FW_VOLUME_RUNNING) {
             break;
         }
+    }
+    if ((rc == 0 || rc == FW_RING_RETRY) && phase_get(agent) == FW_VOLUME_OUT) {
+        return fw_reason_set(reason, -ESHUTDOWN, "the manager has disconnected this host");
     }
     return rc == FW_RING_RETRY ? 0 : rc;
 }
@@ -520,8 +598,8 @@ int fw_volume_agent_step(struct fw_volume_agent *agent, struct fw_ring_reason *p
     struct fw_reason *reason = fw_volume_reason(public_reason);
     fw_mutex_lock(&agent->turn);
     fw_mutex_lock(&agent->lock);
-    int rc = fw_volume_agent_check(agent, reason); /* Who has left touches the rings no more. */
-    fw_mutex_unlock(&agent->lock);
+    int rc = agent->phase == FW_VOLUME_SHUT ? 0 : fw_volume_agent_check(agent, reason);
+    fw_mutex_unlock(&agent->lock); /* Who has left touches the rings no more. */
     if (rc == 0) {
         rc = fw_ring_poll(agent->up, public_reason);
     }

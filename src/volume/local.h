@@ -6,7 +6,7 @@
  *
  *     START ──suspend──► ASKED ──acknowledged──► drop all, resume ──► RESUMED ──list──► RUNNING
  *         the pool is empty from here                                                   │
- *                       LEFT ◄── the manager has suspended the up ring ─────────────────┘
+ *                       OUT ◄── SHUT ◄── told to leave, and no volume is open ──────────┘
  *                       (for good: the rings may be another host's, once it has said goodbye)
  *
  * and one allocation:
@@ -20,6 +20,38 @@
  *
  * No resync begins while a push is under way: its extents are in no pool, and a list made before
  * the push arrived would call them free.
+ *
+ * Leaving. What a host has, its volumes and its pool, is somebody else's once the host is off the
+ * list. So it gets off the list by its own word, and by nothing that somebody concludes:
+ *
+ *     operator          manager                                agent
+ *     disconnect ─────► takes in the up ring
+ *         ◄─ refused ── a volume is open there, and which
+ *                       LEAVING into the redo log
+ *                       LEAVE into the down ring ────────────► with `turn`: nobody opens or closes
+ *                                                              a volume is open: STAYS ──┐
+ *         ◄─ refused ── STAYS into the log ◄─────────────────────────────────────────────┤
+ *                                                              none is: the gate is shut │
+ *                                                              for opens; push LEFT ─────┘
+ *         ◄─ done ───── HOST_REMOVED into the log ◄───────────────
+ *
+ *   Why no late write gets into an extent that is given to another. All writes to extents are
+ *   system calls inside of a call about an open volume, and return when the disk has them; a volume
+ *   is closed when no such call is under way (thin.c waits for that). So where no volume is open
+ *   nothing is on its way, and behind the gate nothing sets out. LEFT is pushed after that, and
+ *   the manager frees nothing before it has read LEFT. What arrives later than LEFT cannot exist.
+ *   If the manager dies at any step, LEAVING is in its log, and the next one says LEAVE again. If
+ *   the agent dies before LEFT, the next one is told again; behind a LEFT none starts (host_check()
+ *   in local.c). If it is silent, nothing happens: silence is what a frozen process sounds like.
+ *   models/leave.pml has this, and what goes wrong without each of them; leave_test.c plays it.
+ *
+ *   The other way out is an operator's word that the host is off (`--fenced`): then the manager
+ * takes the up ring over. An agent that lives after all finds its ring suspended or another's, and
+ * fails all access to its volumes from then on (thin.c).
+ *
+ *   An agent of a release that does not know LEAVE skips it with a line in its log, and the
+ * operator is told that it has not answered. A manager of such a release suspends the up ring
+ * instead and takes that for the answer, so the manager is the first to be upgraded.
  *
  * Disks. The up ring has a disk of its own, driven by whoever allocates; all else is done by one
  * thread at a time, on another.
@@ -37,7 +69,8 @@ enum fw_volume_phase {
     FW_VOLUME_ASKED,
     FW_VOLUME_RESUMED,
     FW_VOLUME_RUNNING,
-    FW_VOLUME_LEFT,
+    FW_VOLUME_SHUT, /* No volume is open, and none is opened any more. */
+    FW_VOLUME_OUT,
 };
 
 /* Runs of extents, used from the front. */
@@ -90,7 +123,9 @@ struct fw_volume_agent {
     struct fw_mutex turn;           /* FW_RANK_VOLUME_TURN. Guards what follows, and `disk`. */
     struct fw_volume_pool incoming; /* A complete list, until its last part is there. */
     bool is_incoming;
-    uint64_t keep; /* The manager wants no more in the pool than that. */
+    uint64_t keep;   /* The manager wants no more in the pool than that. */
+    uint64_t leave;  /* The order to leave that has not been answered; 0: none. */
+    uint64_t stayed; /* The last one to which the answer was that we stay. */
 
     struct fw_mutex lock; /* FW_RANK_VOLUME. Guards what follows. */
     enum fw_volume_phase phase;

@@ -196,14 +196,15 @@ int fw_volume_open(struct fw_volume **made, struct fw_volume_agent *agent, const
 int fw_volume_close(struct fw_volume *volume, struct fw_ring_reason *reason)
 {
     struct fw_volume_agent *agent = volume->agent;
+    fw_mutex_lock(&agent->turn); /* Who is told to leave finds it open or closed, in both places. */
     int rc = use_push(volume, FW_VOLUME_CLOSE, fw_volume_reason(reason));
-    if (rc == FW_VOLUME_WAIT) {
-        return rc;
+    if (rc != FW_VOLUME_WAIT) {
+        fw_mutex_lock(&agent->lock);
+        fw_list_remove(&volume->link);
+        fw_mutex_unlock(&agent->lock);
+        fw_volume_free(volume);
     }
-    fw_mutex_lock(&agent->lock);
-    fw_list_remove(&volume->link);
-    fw_mutex_unlock(&agent->lock);
-    fw_volume_free(volume);
+    fw_mutex_unlock(&agent->turn);
     return rc;
 }
 

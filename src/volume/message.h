@@ -41,24 +41,29 @@ enum fw_volume_kind {
     FW_VOLUME_RETURN = 3,    /* Extents of the pool are not wanted. */
     FW_VOLUME_OPEN = 4,      /* The host uses the volume. */
     FW_VOLUME_CLOSE = 5,
+    FW_VOLUME_STAYS = 6, /* The answer to LEAVE: a volume is open. */
+    FW_VOLUME_LEFT = 7,  /* The other answer, and the last message: nothing is written any more. */
 
     /* Down: from the manager to an agent. */
-    FW_VOLUME_FREE = 16, /* Extents for the pool; `number`: the newest generation there is. */
-    FW_VOLUME_KEEP = 17, /* Return what is above `value` extents. */
+    FW_VOLUME_FREE = 16,  /* Extents for the pool; `number`: the newest generation there is. */
+    FW_VOLUME_KEEP = 17,  /* Return what is above `value` extents. */
+    FW_VOLUME_LEAVE = 18, /* An operator wants the host to go; `number`: which order of his. */
 
     /* Changes of the metadata: in the log with their `number`, in a snapshot with 0. */
-    FW_VOLUME_HOST_ADDED = 32,
+    FW_VOLUME_HOST_ADDED = 32, /* In a snapshot with the `value` of HOST_LEAVING, or 0. */
     FW_VOLUME_HOST_REMOVED = 33,
     FW_VOLUME_VOLUME_ADDED = 34, /* `value`: logical extents. */
     FW_VOLUME_VOLUME_RESIZED = 35,
     FW_VOLUME_VOLUME_REMOVED = 36,
     FW_VOLUME_VOLUME_OPENED = 37,
     FW_VOLUME_VOLUME_CLOSED = 38,
-    FW_VOLUME_GRANTED = 39,     /* FREE becomes HOST. */
-    FW_VOLUME_PLACED = 40,      /* HOST becomes VOLUME. */
-    FW_VOLUME_FREED = 41,       /* HOST, VOLUME or SET_ASIDE becomes FREE. */
-    FW_VOLUME_QUARANTINED = 42, /* HOST becomes SET_ASIDE. */
-    FW_VOLUME_COMMANDED = 43,   /* The operator's command `value` has been done. */
+    FW_VOLUME_GRANTED = 39,      /* FREE becomes HOST. */
+    FW_VOLUME_PLACED = 40,       /* HOST becomes VOLUME. */
+    FW_VOLUME_FREED = 41,        /* HOST, VOLUME or SET_ASIDE becomes FREE. */
+    FW_VOLUME_QUARANTINED = 42,  /* HOST becomes SET_ASIDE. */
+    FW_VOLUME_COMMANDED = 43,    /* The operator's command `value` has been done. */
+    FW_VOLUME_HOST_LEAVING = 44, /* It is to be told LEAVE; `value` is the number. */
+    FW_VOLUME_HOST_STAYS = 45,   /* It has answered that it does not. */
 
     /* Commands of an operator; `number` is the command's. */
     FW_VOLUME_CREATE = 48,

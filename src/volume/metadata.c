@@ -315,12 +315,27 @@ static int apply_host(struct fw_volume_metadata *metadata, const struct fw_volum
                              fw_volume_kind_name(change->kind), change->name);
     }
     host->is_used = adds;
+    host->leaving = adds ? change->value : 0;
+    host->has_left = false;
     if (adds) {
         memcpy(host->name, change->name, sizeof host->name);
     }
     for (uint32_t i = 0; !adds && i < metadata->volumes_end; i++) {
         metadata->volumes[i].users &= ~(UINT64_C(1) << change->host);
     }
+    return 0;
+}
+
+static int apply_leaving(struct fw_volume_metadata *metadata,
+                         const struct fw_volume_message *change, struct fw_reason *reason)
+{
+    struct fw_volume_host *host = &metadata->hosts[change->host];
+    bool leaves = change->kind == FW_VOLUME_HOST_LEAVING;
+    if (!host->is_used || leaves != (change->value != 0)) {
+        return fw_reason_set(reason, -EBADMSG, "'%s' of host %" PRIu32 ", which cannot be",
+                             fw_volume_kind_name(change->kind), change->host);
+    }
+    host->leaving = change->value;
     return 0;
 }
 
@@ -331,6 +346,9 @@ static int apply_any(struct fw_volume_metadata *metadata, const struct fw_volume
     case FW_VOLUME_HOST_ADDED:
     case FW_VOLUME_HOST_REMOVED:
         return apply_host(metadata, change, reason);
+    case FW_VOLUME_HOST_LEAVING:
+    case FW_VOLUME_HOST_STAYS:
+        return apply_leaving(metadata, change, reason);
     case FW_VOLUME_VOLUME_ADDED:
     case FW_VOLUME_VOLUME_RESIZED:
     case FW_VOLUME_VOLUME_REMOVED:
@@ -505,6 +523,25 @@ static int receive_use(struct reception *reception)
     return fw_volume_metadata_change(reception->metadata, &reception->change, reception->sink);
 }
 
+/* The answer to an order to leave. What LEFT changes is the manager's to do. */
+static int receive_answer(struct reception *reception)
+{
+    struct fw_volume_host *host = &reception->metadata->hosts[reception->host];
+    struct fw_volume_message change;
+    if (reception->message->kind == FW_VOLUME_LEFT) {
+        host->has_left = true;
+        return 0;
+    }
+    if (host->leaving == 0 || host->leaving != reception->message->number) {
+        reception->receipt->old++;
+        return 0;
+    }
+    fw_volume_message_init(&change, FW_VOLUME_HOST_STAYS);
+    change.host = reception->host;
+    reception->receipt->done++;
+    return fw_volume_metadata_change(reception->metadata, &change, reception->sink);
+}
+
 int fw_volume_metadata_receive(struct fw_volume_metadata *metadata, uint32_t host,
                                const struct fw_volume_message *message,
                                const struct fw_volume_sink *sink, struct fw_volume_receipt *receipt,
@@ -529,6 +566,9 @@ int fw_volume_metadata_receive(struct fw_volume_metadata *metadata, uint32_t hos
     case FW_VOLUME_OPEN:
     case FW_VOLUME_CLOSE:
         return receive_use(&reception);
+    case FW_VOLUME_STAYS:
+    case FW_VOLUME_LEFT:
+        return receive_answer(&reception);
     default:
         return fw_reason_set(reason, -EBADMSG, "a message '%s' is none that a host sends",
                              fw_volume_kind_name(message->kind));

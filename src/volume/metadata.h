@@ -52,6 +52,8 @@ struct fw_volume_host {
     char name[FW_VOLUME_NAME_MAX + 1];
     uint64_t pool;      /* Extents that are the host's. */
     uint64_t set_aside; /* Extents that it placed wrongly. */
+    uint64_t leaving;   /* The number of the order to leave that it has not answered; 0: none. */
+    bool has_left;      /* Its answer is in its ring: it writes no more. Never in a snapshot. */
 };
 
 struct fw_volume_metadata {
@@ -136,6 +138,10 @@ uint32_t fw_volume_metadata_find(const struct fw_volume_metadata *metadata, cons
 uint32_t fw_volume_metadata_find_uuid(const struct fw_volume_metadata *metadata,
                                       const struct fw_volume_uuid *uuid);
 uint32_t fw_volume_metadata_find_host(const struct fw_volume_metadata *metadata, const char *name);
+
+/* The names of the volumes that the host has open, for people. False: there are none. */
+bool fw_volume_metadata_open_on(const struct fw_volume_metadata *metadata, uint32_t host,
+                                char *text, size_t size);
 
 /* The extent at this place of the volume, or FW_VOLUME_NONE. */
 uint32_t fw_volume_metadata_at(const struct fw_volume_metadata *metadata, uint32_t volume,

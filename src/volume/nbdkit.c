@@ -14,6 +14,8 @@
  * back, and the process exits. Clients see their connection end, as when a machine is switched off
  * after the last write.
  *
+ * When the host leaves the group, it ends in the same way.
+ *
  * What it does is thin.h; this file says it in nbdkit's words. The agent is opened after nbdkit has
  * forked, since threads and locks do not go along; and once before, with the volume, so that who
  * started it hears of what cannot be.
@@ -131,7 +133,8 @@ static int plugin_config_complete(void)
 
 static int host_open(void)
 {
-    const struct fw_volume_thin_options options = {.path = plugin.path, .host = plugin.host};
+    const struct fw_volume_thin_options options = {
+        .path = plugin.path, .host = plugin.host, .left = nbdkit_shutdown};
     struct fw_reason reason = {.text = ""};
     (void)!fw_log_set_level("volume", FW_LOG_WARNING);
     if (fw_volume_thin_host_open(&plugin.thins, &options, &reason) != 0) {

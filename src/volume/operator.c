@@ -163,8 +163,8 @@ static bool pause_for(struct ordering *ordering, int64_t wait_ns, const char *wh
 static int not_gone(const struct fw_volume_order *order, struct fw_reason *reason)
 {
     return fw_reason_set(reason, -ETIMEDOUT,
-                         "'%.80s' was asked to go and has not answered; it goes when it does, or "
-                         "reclaim it if it is dead",
+                         "'%.80s' was told to leave and has not answered; it leaves when its agent "
+                         "runs, or say --fenced once the host is off",
                          order->name);
 }
 
@@ -193,14 +193,29 @@ static int command_make(const struct fw_volume_order *order, struct fw_volume_me
                                FW_VOLUME_EXTENTS_MAX);
 }
 
-/* Whether the host is listed, from what is on the disk. */
-static int host_look(struct fw_volume_store *store, const char *name, bool *is_there,
-                     struct fw_reason *reason)
+/* Whether a host that was told to leave is gone: 0; FW_VOLUME_WAIT: not yet; -EBUSY: it stays. */
+static int host_judge(const struct fw_volume_metadata *metadata, const char *name,
+                      struct fw_reason *reason)
+{
+    char names[FW_RING_REASON_SIZE / 2];
+    uint32_t host = fw_volume_metadata_find_host(metadata, name);
+    if (host == FW_VOLUME_NONE) {
+        return 0;
+    }
+    if (metadata->hosts[host].leaving != 0) {
+        return FW_VOLUME_WAIT;
+    }
+    (void)fw_volume_metadata_open_on(metadata, host, names, sizeof names);
+    return fw_volume_stays(name, names, reason);
+}
+
+/* The same, from what is on the disk. */
+static int host_look(struct fw_volume_store *store, const char *name, struct fw_reason *reason)
 {
     struct fw_volume_metadata metadata;
     int rc = fw_volume_view(store, FW_VOLUME_NONE, &metadata, reason);
     if (rc == 0) {
-        *is_there = fw_volume_metadata_find_host(&metadata, name) != FW_VOLUME_NONE;
+        rc = host_judge(&metadata, name, reason);
         fw_volume_metadata_fini(&metadata);
     }
     return rc;
@@ -229,11 +244,12 @@ static int tell(struct ordering *ordering, struct fw_volume_operator *own, struc
         }
     }
     rc = rc == 0 ? answer : rc;
-    bool is_there = rc == 0 && order->action == FW_VOLUME_DO_DISCONNECT;
-    while (rc == 0 && is_there) {
-        rc = host_look(own->store, order->name, &is_there, reason);
-        if (rc == 0 && is_there && !pause_for(ordering, order->wait_ns, order->name)) {
-            rc = not_gone(order, reason);
+    if (rc != 0 || order->action != FW_VOLUME_DO_DISCONNECT) {
+        return rc;
+    }
+    while ((rc = host_look(own->store, order->name, reason)) == FW_VOLUME_WAIT) {
+        if (!pause_for(ordering, order->wait_ns, order->name)) {
+            return not_gone(order, reason);
         }
     }
     return rc;
@@ -282,12 +298,13 @@ static int act(struct fw_volume_manager *manager, struct ordering *ordering,
         break;
     }
     rc = fw_volume_manager_disconnect(manager, order->name, reason);
-    while (rc == 0) {
+    rc = rc == 0 ? FW_VOLUME_WAIT : rc;
+    while (rc == FW_VOLUME_WAIT) {
         rc = fw_volume_manager_step(manager, reason);
-        if (rc != 0 || !fw_volume_manager_has_host(manager, order->name)) {
-            break;
+        if (rc == 0) {
+            rc = host_judge(&manager->metadata, order->name, fw_volume_reason(reason));
         }
-        if (!pause_for(ordering, order->wait_ns, order->name)) {
+        if (rc == FW_VOLUME_WAIT && !pause_for(ordering, order->wait_ns, order->name)) {
             rc = not_gone(order, fw_volume_reason(reason));
         }
     }

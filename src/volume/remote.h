@@ -8,7 +8,8 @@
  *     poll the down ring ──┬─ RESYNC: all of the above until the up ring is empty, then the list
  *                          ├─ SUSPENDED: nothing
  *                          └─ grant: change ──► redo log, durable ──► FREE into the down ring
- *     leaving and acknowledged: the pool is freed, the host removed
+ *     LEAVING in the log: LEAVE into the down ring; LEFT in the up ring: the pool is freed, the
+ * host removed (local.h draws it)
  *
  * Memory runs ahead of the log by the changes in `pending`, which nobody has heard of. If writing
  * them fails, memory is worth nothing any more: the manager is broken, and reopened.
@@ -29,7 +30,7 @@ struct fw_volume_peer {
     struct fw_ring *up, *down; /* NULL: none, or damaged. */
     uint64_t sent;             /* Grants up to this generation are in the down ring. */
     uint64_t kept;             /* What the last KEEP said. */
-    bool is_leaving;
+    uint64_t told;             /* Which order to leave is in the down ring; 0: none. */
     struct fw_volume_demand demand;
 };
 
@@ -116,6 +117,9 @@ FW_MUST_CHECK int fw_volume_manager_commit_command(struct fw_volume_manager *man
 /* Takes in all that is in the up rings. */
 FW_MUST_CHECK int fw_volume_manager_receive(struct fw_volume_manager *manager,
                                             struct fw_reason *reason);
+
+/* -EBUSY: the host has these volumes open, and so it is not disconnected. */
+FW_MUST_CHECK int fw_volume_stays(const char *host, const char *names, struct fw_reason *reason);
 
 /* The sink of changes that does the second half of change(). */
 struct fw_volume_sink fw_volume_manager_sink(struct fw_volume_manager *manager);

@@ -254,10 +254,20 @@ int fw_volume_manager_connect(struct fw_volume_manager *manager, const char *nam
     return change_commit(manager, &change, reason);
 }
 
+int fw_volume_stays(const char *host, const char *names, struct fw_reason *reason)
+{
+    return fw_reason_set(reason, -EBUSY,
+                         "host '%.63s' has %.300s open; detach there first, or say --fenced once "
+                         "the host is off",
+                         host, names[0] != '\0' ? names : "a volume");
+}
+
 int fw_volume_manager_disconnect(struct fw_volume_manager *manager, const char *name,
                                  struct fw_ring_reason *public_reason)
 {
     struct fw_reason *reason = fw_volume_reason(public_reason);
+    struct fw_volume_message change;
+    char names[FW_RING_REASON_SIZE / 2];
     uint32_t host = 0;
     int rc = host_find(manager, name, &host, reason);
     if (rc != 0) {
@@ -267,12 +277,20 @@ int fw_volume_manager_disconnect(struct fw_volume_manager *manager, const char *
     if (peer->up == NULL) {
         return fw_reason_set(reason, -EBADMSG, "the rings of '%s' are damaged; reclaim it", name);
     }
-    rc = peer->is_leaving ? 0 : fw_ring_suspend(peer->up, public_reason);
-    if (rc == FW_RING_RETRY) {
-        rc = 0; /* An earlier request has not been answered, and leads to the same. */
+    rc = fw_volume_peer_receive(manager, host, reason); /* What it has opened counts. */
+    if (rc != 0) {
+        return rc;
     }
-    peer->is_leaving = rc == 0;
-    return rc;
+    if (fw_volume_metadata_open_on(&manager->metadata, host, names, sizeof names)) {
+        return fw_volume_stays(name, names, reason);
+    }
+    if (manager->metadata.hosts[host].leaving != 0) {
+        return fw_volume_manager_commit_command(manager, reason); /* It has been told. */
+    }
+    fw_volume_message_init(&change, FW_VOLUME_HOST_LEAVING);
+    change.host = host;
+    change.value = manager->metadata.number + 1; /* No order before had it. */
+    return change_commit(manager, &change, reason);
 }
 
 /* Makes sure that the host's agent can push no more. */
@@ -320,8 +338,7 @@ int fw_volume_manager_reclaim(struct fw_volume_manager *manager, const char *nam
         return rc;
     }
     /* Every push looks for a suspend, so from here on none of the old agent's gets through. */
-    rc = manager->peers[host].is_leaving ? 0
-                                         : fw_ring_suspend(manager->peers[host].up, public_reason);
+    rc = fw_ring_suspend(manager->peers[host].up, public_reason);
     if (rc >= 0) {
         rc = fw_ring_poll(taken, public_reason);
     }

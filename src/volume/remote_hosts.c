@@ -69,9 +69,6 @@ int fw_volume_peer_attach(struct fw_volume_manager *manager, uint32_t host,
         fw_volume_peer_detach(peer);
         return rc;
     }
-    struct fw_ring_state state;
-    fw_ring_state(peer->up, &state);
-    peer->is_leaving = state.suspend_requested; /* An earlier manager has asked it to. */
     /* What an earlier manager gave it was right then, and is so until it proves too much. */
     fw_volume_demand_init(&peer->demand, &manager->limits, manager->metadata.hosts[host].pool,
                           fw_clock_now_ns());
@@ -106,10 +103,17 @@ static int message_receive(struct fw_volume_manager *manager, uint32_t host, uin
     struct fw_volume_receipt receipt = {.done = 0};
     struct fw_reason why = {.text = ""};
     uint64_t end = 0;
+    if (manager->metadata.hosts[host].has_left) {
+        return FW_RING_RETRY; /* It stays in the ring, for a next life, until the host is removed.
+                               */
+    }
     int rc = fw_volume_queue_pop(manager->peers[host].up, &message, &end, &why);
     if (rc == 0) {
         const struct fw_volume_sink sink = fw_volume_manager_sink(manager);
         rc = fw_volume_metadata_receive(&manager->metadata, host, &message, &sink, &receipt, &why);
+    }
+    if (rc == 0 && manager->metadata.hosts[host].has_left) {
+        return FW_RING_RETRY;
     }
     if (rc == 0) {
         if (message.kind == FW_VOLUME_PLACE) {
@@ -283,6 +287,7 @@ static int resync(struct fw_volume_manager *manager, uint32_t host, struct fw_re
     if (rc == 0) {
         peer->sent = manager->metadata.generation;
         peer->kept = UINT64_MAX;
+        peer->told = 0; /* The host has dropped all that was in the ring. */
     }
     fw_volume_batch_fini(&batch);
     return rc < 0 ? rc : 0;
@@ -317,15 +322,44 @@ int fw_volume_peer_remove(struct fw_volume_manager *manager, uint32_t host, bool
     return rc;
 }
 
-static int leaving_round(struct fw_volume_manager *manager, uint32_t host, struct fw_reason *reason)
+/* Tells the host to leave, as the log says. Whoever is told twice answers the first time only. */
+static int leave_send(struct fw_volume_manager *manager, uint32_t host, struct fw_reason *reason)
 {
-    struct fw_ring_state state;
-    fw_ring_state(manager->peers[host].up, &state);
-    if (!state.suspend_acknowledged) {
+    struct fw_volume_peer *peer = &manager->peers[host];
+    struct fw_volume_message message;
+    char names[FW_VOLUME_NAME_MAX];
+    uint64_t number = manager->metadata.hosts[host].leaving;
+    if (peer->told == number) {
         return 0;
     }
-    int rc = fw_volume_peer_receive(manager, host, reason); /* All it will ever have said. */
-    return rc == 0 ? fw_volume_peer_remove(manager, host, true, reason) : rc;
+    if (fw_volume_metadata_open_on(&manager->metadata, host, names, sizeof names)) {
+        fw_volume_message_init(&message, FW_VOLUME_HOST_STAYS); /* Opened since, by a past life. */
+        message.host = host;
+        int rc = fw_volume_manager_change(manager, &message);
+        return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
+    }
+    fw_volume_message_init(&message, FW_VOLUME_LEAVE);
+    message.host = host;
+    message.number = number;
+    int rc = fw_volume_queue_push(peer->down, &message, reason);
+    if (rc == 0) {
+        peer->told = number;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/*
+ * An up ring is suspended by reclaiming a host; what is found suspended here was given up half-way,
+ * or is an order to leave as earlier releases gave it. Nothing was released: it may go on.
+ */
+static int suspended_resume(struct fw_volume_peer *peer, struct fw_reason *reason)
+{
+    struct fw_ring_state state;
+    fw_ring_state(peer->up, &state);
+    int rc = state.suspend_requested && state.suspend_acknowledged
+                 ? fw_ring_resume(peer->up, fw_volume_ring_reason(reason))
+                 : 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- the round ---- */
@@ -338,11 +372,15 @@ static int round_do(struct fw_volume_manager *manager, uint32_t host, struct fw_
         rc = messages_receive(manager, host, reason);
         rc = rc == FW_RING_RETRY ? 0 : rc;
     }
+    if (rc == 0) {
+        rc = suspended_resume(peer, reason);
+    }
     if (rc != 0) {
         return rc;
     }
-    if (peer->is_leaving) {
-        return leaving_round(manager, host, reason);
+    if (manager->metadata.hosts[host]
+            .has_left) { /* All it will ever have said has been taken in. */
+        return fw_volume_peer_remove(manager, host, true, reason);
     }
     rc = fw_ring_poll(peer->down, fw_volume_ring_reason(reason));
     if (rc == FW_RING_RESYNC) {
@@ -350,6 +388,9 @@ static int round_do(struct fw_volume_manager *manager, uint32_t host, struct fw_
     }
     if (rc != 0) {
         return rc < 0 ? rc : 0;
+    }
+    if (manager->metadata.hosts[host].leaving != 0) {
+        return leave_send(manager, host, reason);
     }
     rc = pool_fill(manager, host, reason);
     if (rc == 0) {

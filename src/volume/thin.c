@@ -46,6 +46,7 @@ struct fw_volume_thin_host {
     uint64_t extent_size;
     uint32_t sector_size;
     int64_t interval_ns;
+    void (*left)(void);
     struct fw_thread thread;
 
     struct fw_mutex lock; /* FW_RANK_VOLUME_THIN. Guards what follows; held for no I/O. */
@@ -54,6 +55,7 @@ struct fw_volume_thin_host {
     uint32_t thirsty; /* Threads that wait for an extent. */
     bool is_opening;  /* Somebody opens or closes a volume. */
     bool is_stopping; /* Nobody waits for an extent any more. */
+    bool is_out;      /* Of the group: nothing on the disk is ours. */
     bool is_over;
     struct fw_parker parker; /* The thread's. */
     struct slot slots[FW_VOLUME_THIN_DISKS];
@@ -136,17 +138,25 @@ static struct slot *slot_find(struct fw_volume_thin_host *host)
     return NULL;
 }
 
-/* A disk for a transfer of the volume's, or of none's: then no discard is in its way. */
-static struct slot *transfer_begin(struct fw_volume_thin_host *host, struct fw_volume_thin *thin)
+/* A disk for a transfer of the volume's, or of none's: then no discard is in its way. NULL, with
+ * the reason: the host is out of the group, which is -EIO. */
+static struct slot *transfer_begin(struct fw_volume_thin_host *host, struct fw_volume_thin *thin,
+                                   struct fw_reason *reason)
 {
     struct slot *slot = NULL;
     fw_mutex_lock(&host->lock);
-    while ((thin != NULL && thin->is_discarding) || (slot = slot_find(host)) == NULL) {
+    while (!host->is_out &&
+           ((thin != NULL && thin->is_discarding) || (slot = slot_find(host)) == NULL)) {
         change_wait(host);
     }
-    slot->is_busy = true;
-    if (thin != NULL) {
-        thin->inside++;
+    if (host->is_out) {
+        slot = NULL;
+        (void)fw_reason_set(reason, -EIO, "this host is not in the group any more");
+    } else {
+        slot->is_busy = true;
+        if (thin != NULL) {
+            thin->inside++;
+        }
     }
     fw_mutex_unlock(&host->lock);
     return slot;
@@ -356,7 +366,10 @@ static int extent_place(struct fw_volume_thin *thin, uint64_t logical, struct fw
 static int extent_prepare(void *context, uint64_t offset, uint64_t size, struct fw_reason *reason)
 {
     struct fw_volume_thin_host *host = context;
-    struct slot *slot = transfer_begin(host, NULL);
+    struct slot *slot = transfer_begin(host, NULL, reason);
+    if (slot == NULL) {
+        return -EIO;
+    }
     int rc = fw_disk_zero(slot->disk, offset, size, reason);
     transfer_end(host, NULL, slot);
     return rc;
@@ -417,7 +430,10 @@ int fw_volume_thin_read(struct fw_volume_thin *thin, void *into, uint64_t size, 
         const struct piece piece = piece_of(thin, offset, size);
         uint64_t at;
         int rc = 0;
-        struct slot *slot = transfer_begin(thin->host, thin);
+        struct slot *slot = transfer_begin(thin->host, thin, reason);
+        if (slot == NULL) {
+            return -EIO;
+        }
         if (fw_volume_lookup(thin->volume, piece.logical, &at)) {
             rc = slot_read(thin, slot, bytes, piece.size, at + piece.within, reason);
         } else {
@@ -442,7 +458,10 @@ static int piece_write(struct fw_volume_thin *thin, const struct piece *piece, c
     for (;;) {
         uint64_t at;
         ahead_touch(thin, piece->logical, is_new);
-        struct slot *slot = transfer_begin(thin->host, thin);
+        struct slot *slot = transfer_begin(thin->host, thin, reason);
+        if (slot == NULL) {
+            return -EIO;
+        }
         bool is_there = fw_volume_lookup(thin->volume, piece->logical, &at);
         int rc =
             is_there ? slot_write(thin, slot, from, piece->size, at + piece->within, reason) : 0;
@@ -476,7 +495,10 @@ int fw_volume_thin_write(struct fw_volume_thin *thin, const void *from, uint64_t
 
 int fw_volume_thin_flush(struct fw_volume_thin *thin, struct fw_reason *reason)
 {
-    struct slot *slot = transfer_begin(thin->host, thin);
+    struct slot *slot = transfer_begin(thin->host, thin, reason);
+    if (slot == NULL) {
+        return -EIO;
+    }
     int rc = slot_do(slot, FW_DISK_FLUSH, NULL, 0, 0, reason);
     transfer_end(thin->host, thin, slot);
     return rc;
@@ -676,6 +698,22 @@ void fw_volume_thin_close(struct fw_volume_thin *thin)
 
 /* ---- the host ---- */
 
+/* What the agent has found out is told once. */
+static void keeper_judge(struct fw_volume_thin_host *host, int rc, const char *why)
+{
+    bool is_out = rc == -ESHUTDOWN || rc == -ESTALE;
+    FW_LOG(volume, ERROR, "%s: %s",
+           is_out ? "all access to volumes fails from now on" : "volumes cannot grow any more",
+           why);
+    fw_mutex_lock(&host->lock);
+    host->is_out = host->is_out || is_out;
+    changed(host);
+    fw_mutex_unlock(&host->lock);
+    if (rc == -ESHUTDOWN && host->left != NULL) {
+        host->left();
+    }
+}
+
 /* Looks after the agent; after each look, those who wait for extents try again. */
 static void keeper_run(void *argument)
 {
@@ -686,7 +724,7 @@ static void keeper_run(void *argument)
         struct fw_ring_reason reason = {.text = ""};
         int rc = fw_volume_agent_step(host->agent, &reason);
         if (rc != 0 && rc != told) {
-            FW_LOG(volume, ERROR, "volumes cannot grow any more: %s", reason.text);
+            keeper_judge(host, rc, reason.text);
         }
         told = rc;
         ahead_place(host);
@@ -774,6 +812,7 @@ int fw_volume_thin_host_open(struct fw_volume_thin_host **made,
     fw_parker_init(&host->parker);
     host->interval_ns =
         options->interval_ns != 0 ? options->interval_ns : (int64_t)INTERVAL_MS * FW_NS_PER_MS;
+    host->left = options->left;
     int rc = host_start(host, options, reason);
     if (rc != 0) {
         host_free(host);

@@ -26,6 +26,10 @@
  * one is placed meanwhile, by the thread of the host; it is told as a hole until it is written to,
  * and given back when the volume is closed. `bench/run volume-nbd` is what it is for.
  *
+ * Leaving. A host leaves the group only when no volume is open (local.h), so nobody notices. But an
+ * operator may have said that it is off when it was not. Then its rings are not its own any more;
+ * the thread of the host finds that, and from then on all transfers fail with -EIO.
+ *
  * Durability is that of a disk: what was written before a flush is there after it. The map needs no
  * flush, for a placement is durable before its extent is written to.
  *
@@ -51,6 +55,8 @@ struct fw_volume_thin_options {
     const char *path;
     const char *host;
     int64_t interval_ns; /* How often the agent looks into its rings; 0: 100 ms. */
+    /* Called once, by the thread that looks after the agent, when the host has left the group. */
+    void (*left)(void);
 };
 
 /* Opens the agent, and starts the thread that looks after it. Blocks. */
@@ -90,8 +96,8 @@ uint64_t fw_volume_thin_spare(struct fw_volume_thin *thin);
 bool fw_volume_thin_is_placed(struct fw_volume_thin *thin, uint64_t offset);
 
 /*
- * Transfers. The range is inside of the volume. -ESHUTDOWN: the manager has disconnected the host,
- * and an extent would be needed.
+ * Transfers. The range is inside of the volume. -EIO: the disk's; or this host is known to be out
+ * of the group, and its extents may be somebody else's.
  */
 FW_MUST_CHECK int fw_volume_thin_read(struct fw_volume_thin *thin, void *into, uint64_t size,
                                       uint64_t offset, struct fw_reason *reason);

@@ -23,6 +23,7 @@
 
 #include "base/thread.h"
 #include "io/random.h"
+#include "ring/core.h"
 #include "support/volume.h"
 #include "volume/thin.h"
 
@@ -330,6 +331,54 @@ static void test_two_hosts(void **state)
     fw_volume_thin_host_close(rival);
 }
 
+/* Takes the up ring of host "two" from its agent, as a manager does who was told that it is off. */
+static void producer_take(void)
+{
+    const struct fw_disk_options options = {.path = path, .flags = FW_DISK_DIRECT};
+    const struct fw_ring_options producer = {.role = FW_RING_PRODUCER};
+    struct fw_volume_store *store;
+    struct fw_disk *disk;
+    struct fw_disk *part;
+    struct fw_ring *ring;
+    VOLUME_OK(fw_disk_open(&disk, &options, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_store_open(&store, disk, fw_volume_reason(why)));
+    VOLUME_OK(store->ops->part(store, FW_VOLUME_PART_UP, 1, &part, fw_volume_reason(why)));
+    VOLUME_OK(
+        fw_ring_attach_on(&ring, part, fw_ring_host_number(), &producer, fw_volume_reason(why)));
+    fw_ring_detach(ring);
+    fw_disk_close(part);
+    store->ops->close(store);
+    fw_disk_close(disk);
+}
+
+/* V24: an agent that was taken for dead finds out, and touches nothing from then on. */
+static void test_taken_for_dead(void **state)
+{
+    (void)state;
+    const struct fw_volume_thin_options two = {.path = path, .host = "two", .interval_ns = 1000000};
+    struct fw_volume_thin_host *dead;
+    struct fw_volume_thin *its;
+    struct fw_reason reason = {.text = ""};
+    uint8_t byte = 0;
+    VOLUME_OK(fw_volume_thin_host_open(&dead, &two, fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_open(&its, dead, "b", fw_volume_reason(why)));
+    VOLUME_OK(fw_volume_thin_write(its, "x", 1, 0, true, fw_volume_reason(why)));
+    producer_take();
+    int rc = 0;
+    while (rc == 0) {
+        rc = fw_volume_thin_read(its, &byte, 1, 0, &reason);
+        fw_thread_yield();
+    }
+    assert_int_equal(rc, -EIO);
+    assert_non_null(strstr(reason.text, "not in the group any more"));
+    assert_int_equal(fw_volume_thin_write(its, "y", 1, 0, false, NULL), -EIO);
+    assert_int_equal(fw_volume_thin_write(its, "y", 1, 5 * EXTENT, false, NULL), -EIO);
+    assert_int_equal(fw_volume_thin_zero(its, 1, 0, true, NULL), -EIO);
+    assert_int_equal(fw_volume_thin_flush(its, NULL), -EIO);
+    fw_volume_thin_close(its);
+    fw_volume_thin_host_close(dead);
+}
+
 static void test_what_cannot_be(void **state)
 {
     (void)state;
@@ -350,9 +399,10 @@ static void test_what_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_two_volumes), cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_two_hosts),   cmocka_unit_test(test_what_cannot_be),
+        cmocka_unit_test(test_pieces),         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_two_volumes),    cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_two_hosts),      cmocka_unit_test(test_what_cannot_be),
+        cmocka_unit_test(test_taken_for_dead),
     };
     (void)!fw_log_set_level("volume", FW_LOG_ERROR);
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -143,13 +143,19 @@ def test_beside_a_manager(group):
     assert manager.process.wait(timeout=60) == OK
     assert agent.ask("allocate 4 1") == "ok"  # It goes on from its pool.
     manager = group.manager()
+    fails(group, b"host 'one' has 'web' open, so nothing was shut down", "shutdown", "--wait", "60s", path)
+    fails(group, b"host 'one' has 'web' open", "shutdown", "--wait", "60s", path, "one")
+    fails(group, b"host 'one' has 'web' open", "disconnect", "--wait", "60s", path, "one")
+    assert agent.ask("allocate 5 1") == "ok"  # Nothing has changed.
+    assert group.dump()["volumes"][0]["open_on"] == ["one"]
+    assert agent.ask("close") == "ok"
     group.do("shutdown", "--wait", "60s", path)
     assert manager.process.wait(timeout=60) == OK
-    assert agent.ask("allocate 5 1").startswith("failed: ")
+    assert agent.ask("open web").startswith("failed: ")
     agent.end()
     dump = group.dump()
     assert dump["hosts"] == [] and dump["volumes"][0]["size"] == 12
-    assert list(placed(dump, "web")) == [3, 4] and dump["free"] == dump["extents"] - 2
+    assert list(placed(dump, "web")) == [3, 4, 5] and dump["free"] == dump["extents"] - 3
 
 
 def test_rings_of_an_agent_that_has_not_ended(group):

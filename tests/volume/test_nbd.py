@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
 import threading
 
@@ -208,6 +209,79 @@ def test_detached_under_a_client(group, manager):
     client.close()
     assert manager.end() == 0 and is_closed(group)
     assert list(placed(group.dump(), "web")) == [3]
+
+
+def refuses(group, action, *arguments):
+    done = group.run(action, "--wait", "60s", *arguments)
+    assert done.returncode == FAILED and b"host 'one' has 'web' open" in done.stderr, done
+
+
+def test_not_disconnected_under_a_client(group, manager, tmp_path):
+    """V24: a host that has a volume open keeps it, whatever an administrator types; no other host gets it. When it
+    is closed the host leaves, its process ends, and it may come back."""
+    other = Attached(group.fairway, tmp_path, "two")
+    group.do("connect", group.path, "two")
+    group.attach()
+    client = Client(group.socket, "web")
+    assert client.write(0, b"x" * 512) == 0
+    refuses(group, "disconnect", group.path, "one")
+    refuses(group, "shutdown", group.path, "one")
+    refuses(group, "shutdown", group.path)
+    done = group.run("disconnect", "--fenced", group.path, "one")
+    assert done.returncode == FAILED and b"lives" in done.stderr, done
+    done = other.run(*other.attach_command())
+    assert done.returncode == FAILED and b"host one has 'web' open" in done.stderr
+    assert client.write(EXTENT, b"y" * 512) == 0 and manager.process.poll() is None
+    process = group.pid()
+    client.close()
+    while not is_closed(group):
+        pass
+    group.do("disconnect", "--wait", "60s", group.path, "one")
+    while not has_ended(process):
+        pass
+    other.attach()
+    other.qemu("read -P 120 0 512", f"read -P 121 {EXTENT} 512", f"discard 0 {EXTENT}")
+    group.do("connect", group.path, "one")
+    done = group.run(*group.attach_command())  # It is in other hands only while a client is connected.
+    assert done.returncode == 0, done
+    other.detach()
+
+
+def test_disconnected_while_clients_come_and_go(group, manager):
+    """V24, at any moment: either the host leaves, and then no client can open the volume or write to it; or it
+    stays, and then what a client has written is there."""
+    left = 0
+    for number in range(20):
+        group.attach()
+        process = group.pid()
+        outcome = []
+        # pylint: disable-next=cell-var-from-loop
+        leaver = threading.Thread(target=lambda: outcome.append(group.run("disconnect", "--wait", "60s", group.path,
+                                                                          "one")))
+        leaver.start()
+        wrote = []
+        while not wrote and leaver.is_alive():
+            try:
+                client = Client(group.socket, "web")
+            except (OSError, AssertionError, struct.error):  # It has left, or is about to.
+                continue
+            wrote.append(client.write(number * EXTENT, bytes([number + 1]) * 512))
+            leaver.join(0.01 * (number % 3))
+            client.close()
+        leaver.join()
+        if outcome[0].returncode == 0:
+            left += 1
+            while not has_ended(process):
+                pass
+            group.do("connect", group.path, "one")
+            group.attach()
+        else:
+            assert b"has 'web' open" in outcome[0].stderr or b"a volume open" in outcome[0].stderr, outcome
+        if wrote == [0]:
+            group.qemu(f"read -P {number + 1} {number * EXTENT} 512")
+        group.detach()
+    assert manager.end() == 0 and is_closed(group)
+    print(f"left {left} times of 20")
 
 
 def test_detached_while_clients_come_and_go(group, manager):
