@@ -128,6 +128,7 @@ struct fw_volume;
 struct fw_volume_agent_options {
     const char *path;
     const char *host; /* The name under which it was connected. */
+    int64_t full_ns;  /* How long allocate() says WAIT in a full group; 0: 5 s. */
 };
 
 /* Attaches. The pool is empty until step() has been called a few times. Blocks. */
@@ -165,7 +166,8 @@ FW_PUBLIC bool fw_volume_lookup(struct fw_volume *volume, uint64_t logical, uint
 /*
  * Puts extents behind those of the `count` logical ones that have none, all or none. When it
  * returns 0 that is durable, and they may be written; what they hold is whatever was there.
- * -EALREADY: another thread is at one of them.
+ * -EALREADY: another thread is at one of them. -ENOSPC: the manager has said, the options' time
+ * ago, that the group is full. Without a manager nobody knows, and the answer is FW_VOLUME_WAIT.
  */
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_allocate(struct fw_volume *volume, uint64_t logical,
                                                    uint64_t count, struct fw_ring_reason *reason);
@@ -185,6 +187,7 @@ struct fw_volume_manager_options {
     int64_t quiet_ns;   /* How long demand must be low before a pool shrinks; 0: 60 s. */
     uint32_t parts_max; /* Runs in one part of a free list; 0: as many as fit. */
     uint32_t lease_ms;  /* How long the manager may be silent before another takes over; 0: 8 s. */
+    uint32_t low_percent; /* Warn when fewer extents than that are free; 0: 10. */
 };
 
 /* Takes the group over: replays the redo log, attaches to the rings of all hosts. Blocks. */
@@ -244,6 +247,16 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_disconnect(struct fw_volume_ma
 FW_PUBLIC FW_API_MUST_CHECK int fw_volume_manager_reclaim(struct fw_volume_manager *manager,
                                                           const char *host,
                                                           struct fw_ring_reason *reason);
+
+struct fw_volume_figures {
+    uint64_t extents;
+    uint64_t free;
+    bool is_low; /* Below the threshold of the options. */
+};
+
+/* As of the last step(). */
+FW_PUBLIC void fw_volume_manager_figures(const struct fw_volume_manager *manager,
+                                         struct fw_volume_figures *figures);
 
 /* True while the host is listed. */
 FW_PUBLIC bool fw_volume_manager_has_host(struct fw_volume_manager *manager, const char *host);

@@ -54,6 +54,13 @@ static const struct fw_option volume_options[] = {
     FW_OPTION_DURATION(struct fw_cmd_volume, wait_ns, .name = "wait", .default_text = "0",
                        .help =
                            "disconnect, shutdown: how long to wait for a host; agent: for extents"),
+    FW_OPTION_DURATION(struct fw_cmd_volume, full_ns, .name = "full-wait", .default_text = "5",
+                       .min = FW_NS_PER_MS,
+                       .help = "agent, attach: how long a write waits for an extent of a full "
+                               "group before it fails with ENOSPC"),
+    FW_OPTION_UINT(struct fw_cmd_volume, low, .name = "low", .default_text = "10", .min = 1,
+                   .max = 99, .unit = "%",
+                   .help = "manager, list: warn when less than this is free"),
     FW_OPTION_BOOL(struct fw_cmd_volume, manager_only, .name = "manager-only", .default_text = "no",
                    .help = "shutdown: leave the hosts, which go on from their pools"),
     FW_OPTION_BOOL(struct fw_cmd_volume, fenced, .name = "fenced", .default_text = "no",
@@ -325,7 +332,12 @@ static void show_json(const struct fw_cmd_volume_view *view, unsigned what)
     fw_tool_json_end(&json);
 }
 
-static void show_volumes(const struct fw_cmd_volume_view *view)
+static bool is_low(const struct fw_cmd_volume *config, const struct fw_cmd_volume_view *view)
+{
+    return view->metadata.free_count < view->metadata.extent_count * config->low / 100;
+}
+
+static void show_volumes(const struct fw_cmd_volume *config, const struct fw_cmd_volume_view *view)
 {
     const struct fw_volume_metadata *metadata = &view->metadata;
     (void)printf("%-24s %10s %10s  %s\n", "VOLUME", "EXTENTS", "PLACED", "OPEN ON");
@@ -337,6 +349,10 @@ static void show_volumes(const struct fw_cmd_volume_view *view)
         uint32_t user = volume->users != 0 ? (uint32_t)__builtin_ctzll(volume->users) : 0;
         (void)printf("%-24s %10" PRIu64 " %10" PRIu64 "  %s\n", volume->name, volume->size,
                      volume->placed, volume->users != 0 ? metadata->hosts[user].name : "-");
+    }
+    if (is_low(config, view)) {
+        (void)printf("WARNING: only %" PRIu64 " of %" PRIu64 " extents are free\n",
+                     metadata->free_count, metadata->extent_count);
     }
 }
 
@@ -368,7 +384,7 @@ static enum fw_cmd_status show(const struct fw_cmd_volume *config, unsigned what
                          view.metadata.free_count);
         }
         if ((what & SHOW_VOLUMES) != 0) {
-            show_volumes(&view);
+            show_volumes(config, &view);
         }
         if ((what & SHOW_HOSTS) != 0) {
             show_hosts(&view);

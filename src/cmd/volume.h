@@ -37,6 +37,8 @@ struct fw_cmd_volume {
     const char *plugin;
     bool manager_only;
     bool fenced;
+    int64_t full_ns;
+    uint64_t low;
 
     const char *path;
     const char *name; /* Of the volume or host; NULL: none was given. */

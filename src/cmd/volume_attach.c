@@ -11,6 +11,7 @@
  * does that to one that does not end by itself, because the disk does not answer.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,15 +104,16 @@ static int serve(const struct served *served, struct fw_reason *reason)
 {
     const struct fw_cmd_volume *config = served->config;
     const struct beside *beside = &served->beside;
-    char words[4][WORD_SIZE];
+    char words[5][WORD_SIZE];
     pid_t child;
     (void)snprintf(words[0], WORD_SIZE, "path=%s", config->path);
     (void)snprintf(words[1], WORD_SIZE, "host=%s", served->host);
     (void)snprintf(words[2], WORD_SIZE, "volume=%s", config->name);
     (void)snprintf(words[3], WORD_SIZE, "ready=%s", beside->ready);
+    (void)snprintf(words[4], WORD_SIZE, "full=%" PRId64, config->full_ns / FW_NS_PER_MS);
     const char *const arguments[] = {"nbdkit",    "--unix",       config->nbd, "--pidfile",
                                      beside->pid, config->plugin, words[0],    words[1],
-                                     words[2],    words[3],       NULL};
+                                     words[2],    words[3],       words[4],    NULL};
     int rc = fw_file_replace(beside->purpose, served->purpose, strlen(served->purpose), FILE_MODE,
                              reason);
     if (rc == 0) {

@@ -152,7 +152,8 @@ enum fw_cmd_status fw_cmd_volume_manager(const struct fw_cmd_volume *config)
     const struct fw_volume_manager_options options = {.path = config->path,
                                                       .pool_min = config->pool_min,
                                                       .pool_max = config->pool_max,
-                                                      .quiet_ns = config->quiet_ns};
+                                                      .quiet_ns = config->quiet_ns,
+                                                      .low_percent = (uint32_t)config->low};
     struct fw_volume_manager *manager;
     struct fw_ring_reason reason = {.text = ""};
     fw_cmd_volume_run_prepare();
@@ -333,7 +334,8 @@ static enum fw_cmd_status script_run(struct script *script)
 
 enum fw_cmd_status fw_cmd_volume_agent(const struct fw_cmd_volume *config)
 {
-    const struct fw_volume_agent_options options = {.path = config->path, .host = config->name};
+    const struct fw_volume_agent_options options = {
+        .path = config->path, .host = config->name, .full_ns = config->full_ns};
     struct fw_volume_agent *agent;
     struct fw_ring_reason reason = {.text = ""};
     if (!config->commands) {

@@ -106,6 +106,19 @@ static const struct passwd *user_find(const char *user)
     return found;
 }
 
+int fw_process_errors_keep(void)
+{
+    return fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+}
+
+void fw_process_errors_restore(int kept)
+{
+    if (kept >= 0) {
+        (void)dup2(kept, STDERR_FILENO);
+        (void)close(kept);
+    }
+}
+
 int fw_process_become(const char *user, struct fw_reason *reason)
 {
     if (!fw_process_is_root()) {

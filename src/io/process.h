@@ -35,6 +35,13 @@ FW_MUST_CHECK int fw_process_fork(struct fw_reason *reason);
 void fw_process_detach(void);
 
 /*
+ * For a plugin of a program that closes stderr when it goes into the background: keeps a copy, and
+ * makes it stderr again. Negative: there is none.
+ */
+int fw_process_errors_keep(void);
+void fw_process_errors_restore(int kept);
+
+/*
  * Becomes `user`, a name or a number, if the process is root's, with all groups of that user, and
  * for good. If it is not, and is not that user's already, it stays what it is: as memcached does.
  * Returns 0 or a negative errno with the reason.

@@ -186,6 +186,17 @@ void fw_ring_finish(struct fw_ring *ring, int result);
 bool fw_ring_beat_is_due(const struct fw_ring *ring, enum fw_ring_side side);
 FW_MUST_CHECK int fw_ring_ownership_check(struct fw_ring *ring, enum fw_ring_side side);
 
+/*
+ * Whether somebody has attached to the other side and not detached, as of the last look at it. A
+ * side without an owner is not used by anyone. Format 2; of a ring that has one role.
+ */
+static inline bool fw_ring_other_is_attached(const struct fw_ring *ring)
+{
+    return ring->sides[ring->role == FW_RING_PRODUCER ? FW_RING_SIDE_CONSUMER
+                                                      : FW_RING_SIDE_PRODUCER]
+               .owner != 0;
+}
+
 static inline uint64_t fw_ring_sector_floor(const struct fw_ring *ring, uint64_t position)
 {
     return position / ring->geometry.sector_size * ring->geometry.sector_size;

@@ -130,6 +130,8 @@ const struct fw_option fw_server_volume_options[] = {
            .help = "be the manager of the group; it has one"),
     VOLUME(UINT, pool_min, "pool-min", .default_text = "16", .min = 1, .max = FW_VOLUME_EXTENTS_MAX,
            .unit = "extents", .help = "what the manager always gives a host in advance"),
+    VOLUME(UINT, low_percent, "low", .default_text = "10", .min = 1, .max = 99, .unit = "%",
+           .help = "the manager warns when less than this of the group is free"),
     VOLUME(DURATION, interval_ns, "interval", .unit = "ms", .default_text = "100",
            .min = FW_NS_PER_MS, .max = (int64_t)FW_RING_BEAT_MS * FW_NS_PER_MS,
            .help = "how often to look into the rings"),

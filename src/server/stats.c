@@ -163,6 +163,9 @@ static void rows_general(const struct rows *rows)
         row_number(rows, "volume_managers", figure(&server->volumes.managers));
         row_number(rows, "volume_agents", figure(&server->volumes.agents));
         row_number(rows, "volume_pool", figure(&server->volumes.pool));
+        row_number(rows, "volume_extents", figure(&server->volumes.extents));
+        row_number(rows, "volume_free", figure(&server->volumes.free));
+        row_number(rows, "volume_low", figure(&server->volumes.low));
     }
     if (server->large.is_made) {
         struct rows copy = *rows; /* A visitor's context is not constant. */

@@ -65,4 +65,7 @@ void fw_server_stats_volumes(struct fw_server *server, fw_stat_emit emit, void *
     row_number(&rows, "managers", atomic_load_explicit(&volumes->managers, memory_order_relaxed));
     row_number(&rows, "agents", atomic_load_explicit(&volumes->agents, memory_order_relaxed));
     row_number(&rows, "pool", atomic_load_explicit(&volumes->pool, memory_order_relaxed));
+    row_number(&rows, "extents", atomic_load_explicit(&volumes->extents, memory_order_relaxed));
+    row_number(&rows, "free", atomic_load_explicit(&volumes->free, memory_order_relaxed));
+    row_number(&rows, "low", atomic_load_explicit(&volumes->low, memory_order_relaxed));
 }

@@ -61,6 +61,18 @@ static int host_connect(struct fw_volume_manager *manager, const char *host,
                : fw_volume_manager_connect(manager, host, why);
 }
 
+/* What the manager knows of the group; NULL: nothing. */
+static void figures_set(struct fw_volumes *volumes, const struct fw_volume_manager *manager)
+{
+    struct fw_volume_figures figures = {.extents = 0};
+    if (manager != NULL) {
+        fw_volume_manager_figures(manager, &figures);
+    }
+    figure_set(&volumes->extents, figures.extents);
+    figure_set(&volumes->free, figures.free);
+    figure_set(&volumes->low, figures.is_low ? 1 : 0);
+}
+
 static void manager_run(struct fw_job_runnable *runnable, struct fw_job *job)
 {
     (void)runnable;
@@ -68,7 +80,8 @@ static void manager_run(struct fw_job_runnable *runnable, struct fw_job *job)
     struct fw_volumes *volumes = service->volumes;
     const struct fw_server_volume_config *config = volumes->config;
     const struct fw_volume_manager_options options = {.path = config->group,
-                                                      .pool_min = config->pool_min};
+                                                      .pool_min = config->pool_min,
+                                                      .low_percent = (uint32_t)config->low_percent};
     bool is_over = false;
     while (!is_over && !must_end(volumes)) {
         struct fw_volume_manager *manager;
@@ -84,9 +97,11 @@ static void manager_run(struct fw_job_runnable *runnable, struct fw_job *job)
         figure_set(&volumes->managers, 1);
         while (rc == 0 && !must_end(volumes)) {
             rc = fw_volume_manager_step(manager, &why);
+            figures_set(volumes, manager);
             (void)fw_park_for(&service->parker, config->interval_ns);
         }
         figure_set(&volumes->managers, 0);
+        figures_set(volumes, NULL);
         int closed = fw_volume_manager_close(manager, &close_why);
         is_over = service_is_over(service, "manager", rc, &why);
         if (closed != 0 && (rc == 0 || is_over)) {

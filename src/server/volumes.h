@@ -28,6 +28,7 @@ struct fw_server_volume_config {
     const char *host;  /* The agent's; NULL: no agent. */
     bool is_manager;
     uint64_t pool_min;
+    uint64_t low_percent;
     int64_t interval_ns;
 };
 
@@ -46,7 +47,7 @@ struct fw_volumes {
     atomic_bool must_end;
 
     /* Figures, relaxed. */
-    _Atomic uint64_t managers, agents, pool;
+    _Atomic uint64_t managers, agents, pool, extents, free, low;
 };
 
 /* 0, or -EINVAL with the reason. */

@@ -362,10 +362,57 @@ static void test_group_full(void **state)
     }
     assert_true(placed >= extents - UINT64_C(2) * POOL);
     assert_int_equal(manager->metadata.free_count, 0);
+    assert_true(manager->is_low);
+    assert_true(agents[0]->is_full && agents[0]->dry_ns != 0);
+    agents[0]->full_wait_ns = 0; /* Time is up. */
+    assert_int_equal(fw_volume_allocate(volumes[0], placed, 1, NULL), -ENOSPC);
+    check();
     VOLUME_OK(fw_volume_discard(volumes[0], 0, 1, why));
     steps(3);
     VOLUME_OK(fw_volume_allocate(volumes[0], placed, 1, why));
+    assert_int_equal(agents[0]->dry_ns, 0); /* Who comes next waits anew. */
+    steps(3);
+    assert_true(agents[0]->is_full); /* And it is told again. */
     check();
+}
+
+/* V30: in need, the pool of a host without an agent is taken back; that of a silent one is not. */
+static void test_group_full_of_pools(void **state)
+{
+    (void)state;
+    VOLUME_OK(fw_volume_manager_connect(manager, "three", why));
+    steps(2);
+    assert_int_equal(manager->metadata.hosts[2].pool, 0); /* Its agent has never run. */
+    struct fw_volume_agent *silent = agents[1];
+    agents[1] = NULL;
+    VOLUME_OK(fw_volume_manager_resize(manager, "a", 200, why));
+    VOLUME_OK(fw_volume_close(volumes[0], why));
+    VOLUME_OK(fw_volume_open(&volumes[0], agents[0], "a", why));
+    uint64_t placed = 0;
+    for (int idle = 0; idle < 20;) {
+        int rc = fw_volume_allocate(volumes[0], placed, 1, NULL);
+        placed += rc == 0 ? 1 : 0;
+        idle = rc == 0 ? 0 : idle + 1;
+        steps(1);
+    }
+    assert_int_equal(placed, manager->metadata.extent_count - POOL);
+    assert_int_equal(manager->metadata.hosts[1].pool, POOL);
+    agents[1] = silent;
+    VOLUME_OK(fw_volume_agent_step(silent, why));
+    VOLUME_OK(fw_volume_close(volumes[1], why));
+    fw_volume_agent_close(silent, false); /* It keeps its pool, as far as it is concerned. */
+    agents[1] = NULL;
+    steps(3);
+    assert_int_equal(manager->metadata.hosts[1].pool, 0);
+    for (uint64_t i = 0; i < POOL; i++) {
+        VOLUME_OK(fw_volume_allocate(volumes[0], placed + i, 1, why));
+        steps(2);
+    }
+    agent_start(1); /* It comes back, to nothing. */
+    steps(4);
+    assert_int_equal(agents[1]->phase, FW_VOLUME_RUNNING);
+    assert_int_equal(fw_volume_agent_pool(agents[1]), 0);
+    assert_true(agents[1]->is_full);
 }
 
 /* V21: a full ring is an answer too; nothing of what was not pushed is lost. */
@@ -599,6 +646,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pools_follow_demand, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shrinks_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_group_full, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_group_full_of_pools, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ring_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reclaim, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reclaim_damaged, setup, teardown),

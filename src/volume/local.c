@@ -9,12 +9,13 @@
 #include <fairway/log.h>
 
 #include "base/assert.h"
+#include "io/clock.h"
 #include "ring/core.h"
 #include "volume/remote.h"
 
 FW_LOG_MODULE_USE(volume);
 
-enum { MESSAGES_PER_STEP = 64 };
+enum { MESSAGES_PER_STEP = 64, FULL_S = 5, FULL_LOG_S = 60 };
 
 /* ---- opening and closing ---- */
 
@@ -122,6 +123,7 @@ static struct fw_volume_agent *agent_make(void)
         fw_mutex_init(&agent->lock, FW_RANK_VOLUME);
         fw_list_init(&agent->volumes);
         agent->keep = UINT64_MAX;
+        agent->full_wait_ns = FULL_S * (int64_t)FW_NS_PER_S;
     }
     return agent;
 }
@@ -192,6 +194,7 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
         return fw_reason_errno(reason, -ENOMEM, "cannot open an agent");
     }
     agent->owns_disks = true;
+    agent->full_wait_ns = options->full_ns != 0 ? options->full_ns : agent->full_wait_ns;
     int rc = fw_disk_open(&agent->disk, &disk_options, reason);
     agent->disk = rc == 0 ? agent->disk : NULL;
     if (rc == 0) {
@@ -395,11 +398,40 @@ static int message_list(struct fw_volume_agent *agent, const struct fw_volume_me
     return 0;
 }
 
+/* There is nothing for us. The log is told once in a while. */
+static void full_take(struct fw_volume_agent *agent)
+{
+    int64_t now_ns = fw_clock_now_ns();
+    fw_mutex_lock(&agent->lock);
+    agent->is_full = true;
+    uint64_t left = agent->pool.extents;
+    fw_mutex_unlock(&agent->lock);
+    if (agent->full_log_ns == 0 ||
+        now_ns - agent->full_log_ns >= FULL_LOG_S * (int64_t)FW_NS_PER_S) {
+        agent->full_log_ns = now_ns;
+        FW_LOG(volume, WARNING,
+               "the group is full: this host has %" PRIu64 " extents left, and then writes to new "
+               "places fail until some are given back",
+               left);
+    }
+}
+
+/* The manager has something for us again, or is asked anew. Under the lock. */
+static void full_end(struct fw_volume_agent *agent)
+{
+    agent->is_full = false;
+    agent->dry_ns = 0;
+}
+
 /* More for the pool: those that we have not been given before. */
 static int message_run(struct fw_volume_agent *agent, const struct fw_volume_message *message)
 {
     if (message->kind == FW_VOLUME_KEEP) {
         agent->keep = message->value;
+        return 0;
+    }
+    if (message->kind == FW_VOLUME_FULL) {
+        full_take(agent);
         return 0;
     }
     if (message->kind == FW_VOLUME_LEAVE && message->number > agent->stayed) {
@@ -414,6 +446,7 @@ static int message_run(struct fw_volume_agent *agent, const struct fw_volume_mes
     for (uint32_t i = 0; rc == 0 && i < message->count; i++) {
         if (message->runs[i].generation > agent->seen) {
             rc = fw_volume_pool_add(&agent->pool, &message->runs[i]);
+            full_end(agent);
         }
     }
     if (rc == 0 && (message->flags & FW_VOLUME_LAST) != 0) {
@@ -452,6 +485,7 @@ static bool pool_drop(struct fw_volume_agent *agent)
     if (is_quiet) {
         fw_volume_pool_clear(&agent->pool);
     }
+    full_end(agent);
     fw_mutex_unlock(&agent->lock);
     agent->is_incoming = false;
     agent->keep = UINT64_MAX;

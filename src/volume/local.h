@@ -115,6 +115,7 @@ struct fw_volume_agent {
     bool owns_disks;
     bool is_locked;
     struct fw_file_lock file_lock;
+    int64_t full_wait_ns; /* How long to wait for extents in a full group. */
     struct fw_volume_store *store, *up_store;
     uint32_t host;
     struct fw_disk *up_part, *down_part;
@@ -123,14 +124,17 @@ struct fw_volume_agent {
     struct fw_mutex turn;           /* FW_RANK_VOLUME_TURN. Guards what follows, and `disk`. */
     struct fw_volume_pool incoming; /* A complete list, until its last part is there. */
     bool is_incoming;
-    uint64_t keep;   /* The manager wants no more in the pool than that. */
-    uint64_t leave;  /* The order to leave that has not been answered; 0: none. */
-    uint64_t stayed; /* The last one to which the answer was that we stay. */
+    uint64_t keep;       /* The manager wants no more in the pool than that. */
+    int64_t full_log_ns; /* When the log was told last that the group is full; 0: never. */
+    uint64_t leave;      /* The order to leave that has not been answered; 0: none. */
+    uint64_t stayed;     /* The last one to which the answer was that we stay. */
 
     struct fw_mutex lock; /* FW_RANK_VOLUME. Guards what follows. */
     enum fw_volume_phase phase;
     int broken;
     uint32_t under_way; /* Pushes. */
+    bool is_full;       /* The manager has no extents for us. */
+    int64_t dry_ns;     /* When somebody first found too few in the pool since then; 0: nobody. */
     uint64_t seen;      /* Grants up to this generation have been taken in. */
     struct fw_volume_pool pool;
     struct fw_list volumes;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "io/clock.h"
 #include "volume/local.h"
 
 /* ---- messages about a volume ---- */
@@ -334,6 +335,23 @@ static bool is_not_pushed(int rc)
     return rc == FW_VOLUME_WAIT || rc == -EMSGSIZE || rc == -ESHUTDOWN || rc == -ENOMEM;
 }
 
+/*
+ * What to tell those who want more than there is. In a full group the first of them waits for what
+ * other hosts may give back; when that has taken too long, all are refused until something comes.
+ */
+static int pool_is_empty(struct fw_volume_agent *agent, struct fw_reason *reason)
+{
+    int64_t now_ns = fw_clock_now_ns();
+    if (!agent->is_full) {
+        return FW_VOLUME_WAIT;
+    }
+    agent->dry_ns = agent->dry_ns != 0 ? agent->dry_ns : now_ns;
+    return now_ns - agent->dry_ns < agent->full_wait_ns
+               ? FW_VOLUME_WAIT
+               : fw_reason_set(reason, -ENOSPC,
+                               "the group is full; discard data or remove volumes");
+}
+
 int fw_volume_allocate(struct fw_volume *volume, uint64_t logical, uint64_t count,
                        struct fw_ring_reason *public_reason)
 {
@@ -347,7 +365,7 @@ int fw_volume_allocate(struct fw_volume *volume, uint64_t logical, uint64_t coun
         rc = places_count(volume, logical, count, FW_VOLUME_HOLE, &holes, reason);
     }
     if (rc == 0 && holes > agent->pool.extents) {
-        rc = FW_VOLUME_WAIT;
+        rc = pool_is_empty(agent, reason);
     }
     if (rc == 0 && holes > 0) {
         rc = holes_reserve(volume, logical, count, &batch);

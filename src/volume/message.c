@@ -37,6 +37,7 @@ static const struct {
     {FW_VOLUME_FREE, "free"},
     {FW_VOLUME_KEEP, "keep"},
     {FW_VOLUME_LEAVE, "leave"},
+    {FW_VOLUME_FULL, "full"},
     {FW_VOLUME_HOST_ADDED, "host added"},
     {FW_VOLUME_HOST_REMOVED, "host removed"},
     {FW_VOLUME_VOLUME_ADDED, "volume added"},

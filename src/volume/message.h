@@ -47,6 +47,7 @@ enum fw_volume_kind {
     /* Down: from the manager to an agent. */
     FW_VOLUME_FREE = 16,  /* Extents for the pool; `number`: the newest generation there is. */
     FW_VOLUME_KEEP = 17,  /* Return what is above `value` extents. */
+    FW_VOLUME_FULL = 19,  /* The host wants extents, and there are none. FREE ends it. */
     FW_VOLUME_LEAVE = 18, /* An operator wants the host to go; `number`: which order of his. */
 
     /* Changes of the metadata: in the log with their `number`, in a snapshot with 0. */

@@ -2,7 +2,7 @@
 /*
  * A plugin for nbdkit: the volumes of a group served through NBD.
  *
- *     nbdkit -U SOCKET fairway path=GROUP host=HOST volume=VOLUME [ready=FILE]
+ *     nbdkit -U SOCKET fairway path=GROUP host=HOST volume=VOLUME [full=MS] [ready=FILE]
  *
  * It is the host's agent, so a host has one at a time for a group. It serves all volumes, each as
  * an export of its name; `volume` is the one that a client gets who names none. A volume is open,
@@ -32,7 +32,9 @@
 #include <fairway/log.h>
 
 #include "base/thread.h"
+#include "io/clock.h"
 #include "io/mark.h"
+#include "io/process.h"
 #include "volume/thin.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
@@ -44,8 +46,10 @@ static struct {
     char *path;
     char *host;
     char *volume;
+    int full_ms; /* How long a write waits in a full group; 0: the default. */
     char *ready; /* A file that is made when volumes are served; NULL: none. */
     struct fw_volume_thin_host *thins;
+    int errors; /* Where our log goes; nbdkit closes it when it goes into the background. */
 
     struct fw_thread ender;
     bool has_ender;
@@ -112,6 +116,9 @@ static int plugin_config(const char *key, const char *value)
                    : strcmp(key, "volume") == 0 ? &plugin.volume
                    : strcmp(key, "ready") == 0  ? &plugin.ready
                                                 : NULL;
+    if (strcmp(key, "full") == 0) {
+        return nbdkit_parse_int("full", value, &plugin.full_ms);
+    }
     if (place == NULL) {
         nbdkit_error("there is no parameter '%s'", key);
         return -1;
@@ -133,8 +140,11 @@ static int plugin_config_complete(void)
 
 static int host_open(void)
 {
-    const struct fw_volume_thin_options options = {
-        .path = plugin.path, .host = plugin.host, .left = nbdkit_shutdown};
+    const struct fw_volume_thin_options options = {.path = plugin.path,
+                                                   .host = plugin.host,
+                                                   .full_ns =
+                                                       (int64_t)plugin.full_ms * FW_NS_PER_MS,
+                                                   .left = nbdkit_shutdown};
     struct fw_reason reason = {.text = ""};
     (void)!fw_log_set_level("volume", FW_LOG_WARNING);
     if (fw_volume_thin_host_open(&plugin.thins, &options, &reason) != 0) {
@@ -159,6 +169,7 @@ static struct fw_volume_thin *thin_open(const char *name)
 
 static int plugin_get_ready(void)
 {
+    plugin.errors = fw_process_errors_keep();
     if (host_open() != 0) {
         return -1;
     }
@@ -174,6 +185,7 @@ static int plugin_get_ready(void)
 static int plugin_after_fork(void)
 {
     struct fw_reason reason = {.text = ""};
+    fw_process_errors_restore(plugin.errors);
     if (host_open() != 0) {
         return -1;
     }
@@ -349,6 +361,7 @@ static struct nbdkit_plugin description = {
     .config_help = "path=GROUP      the disk or file of the group\n"
                    "host=HOST       the name under which this host is connected\n"
                    "volume=VOLUME   what clients get who name no export\n"
+                   "full=MS         how long a write waits for extents of a full group\n"
                    "ready=FILE      is made when volumes are served, and locked until the end",
     .magic_config_key = "path",
     .get_ready = plugin_get_ready,

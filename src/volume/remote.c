@@ -19,7 +19,7 @@
 
 FW_LOG_MODULE(volume);
 
-enum { POOL_MIN = 16, QUIET_S = 60, RING_OVERHEAD = 16 + 15 };
+enum { POOL_MIN = 16, QUIET_S = 60, LOW_PERCENT = 10, RING_OVERHEAD = 16 + 15 };
 
 /* ---- changes and the log ---- */
 
@@ -182,6 +182,7 @@ static void limits_set(struct fw_volume_manager *manager,
     limits->min = limits->min < limits->max ? limits->min : limits->max;
     limits->quiet_ns = options->quiet_ns != 0 ? options->quiet_ns : (int64_t)QUIET_S * FW_NS_PER_S;
     manager->parts_max = parts;
+    manager->low_percent = options->low_percent != 0 ? options->low_percent : LOW_PERCENT;
 }
 
 /* All rings of hosts have the size of the first, which need not have been made yet. */
@@ -431,6 +432,14 @@ int fw_volume_manager_close(struct fw_volume_manager *manager, struct fw_ring_re
     return rc;
 }
 
+void fw_volume_manager_figures(const struct fw_volume_manager *manager,
+                               struct fw_volume_figures *figures)
+{
+    *figures = (struct fw_volume_figures){.extents = manager->metadata.extent_count,
+                                          .free = manager->metadata.free_count,
+                                          .is_low = manager->is_low};
+}
+
 int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_reason *public_reason)
 {
     struct fw_reason *reason = fw_volume_reason(public_reason);
@@ -449,6 +458,7 @@ int fw_volume_manager_step(struct fw_volume_manager *manager, struct fw_ring_rea
             rc = fw_volume_peer_round(manager, i, reason);
         }
     }
+    fw_volume_manager_low(manager);
     if (rc != 0) {
         manager->broken = rc;
     }

@@ -7,9 +7,10 @@
  *     pop from the up ring ──► changes, in memory ──► redo log, durable ──► advance the up ring
  *     poll the down ring ──┬─ RESYNC: all of the above until the up ring is empty, then the list
  *                          ├─ SUSPENDED: nothing
- *                          └─ grant: change ──► redo log, durable ──► FREE into the down ring
- *     LEAVING in the log: LEAVE into the down ring; LEFT in the up ring: the pool is freed, the
- * host removed (local.h draws it)
+ *                          ├─ grant: change ──► redo log, durable ──► FREE into the down ring
+ *                          └─ none to grant: pools of hosts without an agent are taken back; if
+ * that does not help, FULL into the down ring LEAVING in the log: LEAVE into the down ring; LEFT in
+ * the up ring: the pool is freed, the host removed (local.h draws it)
  *
  * Memory runs ahead of the log by the changes in `pending`, which nobody has heard of. If writing
  * them fails, memory is worth nothing any more: the manager is broken, and reopened.
@@ -30,7 +31,9 @@ struct fw_volume_peer {
     struct fw_ring *up, *down; /* NULL: none, or damaged. */
     uint64_t sent;             /* Grants up to this generation are in the down ring. */
     uint64_t kept;             /* What the last KEEP said. */
-    uint64_t told;             /* Which order to leave is in the down ring; 0: none. */
+    bool is_attached;          /* Its agent is, or died without a word. */
+    bool is_told_full;
+    uint64_t told; /* Which order to leave is in the down ring; 0: none. */
     struct fw_volume_demand demand;
 };
 
@@ -48,6 +51,9 @@ struct fw_volume_manager {
     uint64_t host_number; /* Who we are, for the rings. */
     struct fw_volume_limits limits;
     uint32_t parts_max;
+    uint32_t low_percent;
+    bool is_low;         /* Fewer extents than that are free. */
+    int64_t full_log_ns; /* When the log was told last that there are none; 0: never. */
     int broken;
 
     struct fw_volume_metadata metadata;
@@ -99,6 +105,9 @@ FW_MUST_CHECK int fw_volume_peer_receive(struct fw_volume_manager *manager, uint
  */
 FW_MUST_CHECK int fw_volume_peer_remove(struct fw_volume_manager *manager, uint32_t host,
                                         bool is_known, struct fw_reason *reason);
+
+/* Looks whether the group runs out of extents, and logs it when that changes. */
+void fw_volume_manager_low(struct fw_volume_manager *manager);
 
 /* ---- remote.c ---- */
 

@@ -16,7 +16,7 @@
 
 FW_LOG_MODULE_USE(volume);
 
-enum { MESSAGES_PER_ROUND = 64 };
+enum { MESSAGES_PER_ROUND = 64, FULL_LOG_S = 60 };
 
 /* ---- attaching ---- */
 
@@ -201,8 +201,79 @@ static int grants_send(struct fw_volume_manager *manager, uint32_t host, struct 
     }
     if (rc == 0) {
         peer->sent = manager->metadata.generation;
+        peer->is_told_full = peer->is_told_full && batch.length == 0;
     }
     fw_volume_batch_fini(&batch);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- a group that runs full ---- */
+
+void fw_volume_manager_low(struct fw_volume_manager *manager)
+{
+    const struct fw_volume_metadata *metadata = &manager->metadata;
+    uint64_t limit = metadata->extent_count * manager->low_percent / 100;
+    bool is_low = metadata->free_count < limit;
+    /* Once on the way down. Half as much again must be free before it counts as over. */
+    if (is_low && !manager->is_low) {
+        FW_LOG(volume, WARNING,
+               "only %" PRIu64 " of %" PRIu64 " extents are free; give some back or add no more",
+               metadata->free_count, metadata->extent_count);
+    }
+    manager->is_low = is_low || (manager->is_low && metadata->free_count < limit + limit / 2);
+}
+
+/*
+ * Takes back the pools of hosts without an agent. Nobody uses these extents: an agent gets to know
+ * its pool from us, when it has attached, and one that has detached has forgotten it. One that died
+ * is still attached, and may only be frozen.
+ */
+static int pools_take_back(struct fw_volume_manager *manager, struct fw_reason *reason)
+{
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < FW_VOLUME_HOSTS_MAX; i++) {
+        struct fw_volume_message change;
+        uint64_t cursor = 0;
+        uint64_t pool = manager->metadata.hosts[i].pool;
+        if (manager->peers[i].up == NULL || manager->peers[i].is_attached || pool == 0) {
+            continue;
+        }
+        rc =
+            fw_volume_peer_receive(manager, i, reason); /* What it has placed is not in the pool. */
+        while (rc == 0 && fw_volume_metadata_pool(&manager->metadata, i, 0, FW_VOLUME_RUNS_MAX,
+                                                  &cursor, &change)) {
+            change.kind = FW_VOLUME_FREED;
+            rc = fw_volume_manager_change(manager, &change);
+        }
+        if (rc == 0) {
+            FW_LOG(volume, NOTICE, "took back the pool of host %s, which has no agent: %" PRIu64,
+                   manager->metadata.hosts[i].name, pool);
+        }
+    }
+    return rc == 0 ? fw_volume_manager_commit(manager, reason) : rc;
+}
+
+/* Tells the host that there is nothing for it, once, and the log, once in a while. */
+static int full_send(struct fw_volume_manager *manager, uint32_t host, struct fw_reason *reason)
+{
+    struct fw_volume_peer *peer = &manager->peers[host];
+    struct fw_volume_message message;
+    int64_t now_ns = fw_clock_now_ns();
+    if (manager->full_log_ns == 0 ||
+        now_ns - manager->full_log_ns >= FULL_LOG_S * (int64_t)FW_NS_PER_S) {
+        manager->full_log_ns = now_ns;
+        FW_LOG(volume, WARNING,
+               "the group is full: host %s wants extents and none is free; discard data, remove "
+               "volumes, or disconnect --fenced hosts that are off",
+               manager->metadata.hosts[host].name);
+    }
+    if (peer->is_told_full) {
+        return 0;
+    }
+    fw_volume_message_init(&message, FW_VOLUME_FULL);
+    message.host = host;
+    int rc = fw_volume_queue_push(peer->down, &message, reason);
+    peer->is_told_full = rc == 0;
     return rc < 0 ? rc : 0;
 }
 
@@ -210,7 +281,7 @@ static uint32_t hosts_count(const struct fw_volume_manager *manager)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < FW_VOLUME_HOSTS_MAX; i++) {
-        count += manager->peers[i].up != NULL ? 1 : 0;
+        count += manager->peers[i].up != NULL && manager->peers[i].is_attached ? 1 : 0;
     }
     return count;
 }
@@ -233,12 +304,22 @@ static int pool_fill(struct fw_volume_manager *manager, uint32_t host, struct fw
     uint64_t want = fw_volume_demand_want(&peer->demand, &manager->limits,
                                           metadata->hosts[host].pool, fw_clock_now_ns());
     uint32_t hosts = hosts_count(manager);
-    uint64_t fair = (metadata->free_count + hosts - 1) / hosts;
     struct fw_volume_message change;
-    want = want < fair ? want : fair;
-    if (want == 0 && metadata->hosts[host].pool == 0) {
-        others_squeeze(manager, host);
+    if (!peer->is_attached) {
+        return 0; /* It is given some when its agent runs; others may need them. */
     }
+    if (want > 0 && metadata->free_count == 0) {
+        int rc = pools_take_back(manager, reason);
+        if (rc == 0 && metadata->free_count == 0) {
+            others_squeeze(manager, host);
+            rc = full_send(manager, host, reason);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    uint64_t fair = (metadata->free_count + hosts - 1) / hosts;
+    want = want < fair ? want : fair;
     while (want > 0) {
         want -= fw_volume_metadata_grant(metadata, host, want, &change);
         int rc = fw_volume_manager_change(manager, &change);
@@ -288,6 +369,8 @@ static int resync(struct fw_volume_manager *manager, uint32_t host, struct fw_re
         peer->sent = manager->metadata.generation;
         peer->kept = UINT64_MAX;
         peer->told = 0; /* The host has dropped all that was in the ring. */
+        peer->is_told_full = false;
+        peer->is_attached = true; /* It may have come since the last look. */
     }
     fw_volume_batch_fini(&batch);
     return rc < 0 ? rc : 0;
@@ -368,6 +451,7 @@ static int round_do(struct fw_volume_manager *manager, uint32_t host, struct fw_
 {
     struct fw_volume_peer *peer = &manager->peers[host];
     int rc = fw_ring_poll(peer->up, fw_volume_ring_reason(reason));
+    peer->is_attached = fw_ring_other_is_attached(peer->up);
     if (rc == 0) {
         rc = messages_receive(manager, host, reason);
         rc = rc == FW_RING_RETRY ? 0 : rc;

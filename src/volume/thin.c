@@ -781,8 +781,8 @@ static int slots_open(struct fw_volume_thin_host *host, const char *path, struct
 static int host_start(struct fw_volume_thin_host *host,
                       const struct fw_volume_thin_options *options, struct fw_reason *reason)
 {
-    const struct fw_volume_agent_options agent_options = {.path = options->path,
-                                                          .host = options->host};
+    const struct fw_volume_agent_options agent_options = {
+        .path = options->path, .host = options->host, .full_ns = options->full_ns};
     int rc = fw_volume_agent_open(&host->agent, &agent_options, fw_volume_ring_reason(reason));
     if (rc != 0) {
         host->agent = NULL;

@@ -55,6 +55,7 @@ struct fw_volume_thin_options {
     const char *path;
     const char *host;
     int64_t interval_ns; /* How often the agent looks into its rings; 0: 100 ms. */
+    int64_t full_ns;     /* How long a write waits for extents in a full group; 0: 5 s. */
     /* Called once, by the thread that looks after the agent, when the host has left the group. */
     void (*left)(void);
 };

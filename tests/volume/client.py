@@ -5,7 +5,7 @@ import contextlib
 import socket
 import struct
 
-READ, WRITE = 0, 1
+READ, WRITE, TRIM = 0, 1, 4
 REQUEST = 0x25609513
 
 

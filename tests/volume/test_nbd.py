@@ -16,7 +16,7 @@ import threading
 
 import pytest
 
-from client import WRITE, Client
+from client import TRIM, WRITE, Client
 from group import FAILED, Group, owners, placed
 
 EXTENT = 64 << 10
@@ -345,6 +345,43 @@ def test_another_process_has_the_number(group, manager):
         finally:
             bystander.kill()
     assert manager.process.poll() is None
+
+
+def test_full(group, tmp_path):
+    """V30: a write that finds no extent fails with ENOSPC, both sides log it, and it works again when some are
+    given back. What is there can be used all the time."""
+    log = tmp_path / "log"
+    extents = group.dump()["extents"]
+    group.do("resize", "--extents", 2 * extents, group.path, "web")
+    with open(log, "wb") as file, subprocess.Popen(
+            [group.fairway, "volume", "manager", "--interval", "1ms", "--pool-min", "8", group.path],
+            stdout=subprocess.PIPE, stderr=file) as manager:
+        assert manager.stdout.readline() == b"managing\n"
+        group.do("connect", group.path, "two")  # Its agent never runs, and it gets nothing.
+        command = group.attach_command()
+        group.do(command[0], "--full-wait", "1ms", *command[1:])
+        client = Client(group.socket, "web")
+        assert b"WARNING" not in group.do("list", group.path)
+        placed_now, answer = 0, 0
+        while answer == 0:
+            answer = client.write(placed_now * EXTENT, b"x" * 512)
+            placed_now += answer == 0
+        assert (answer, placed_now) == (errno.ENOSPC, extents)
+        assert client.write(0, b"y" * 512) == 0
+        assert f"WARNING: only 0 of {extents} extents are free".encode() in group.do("list", group.path)
+        client.ask(TRIM, EXTENT, EXTENT)
+        assert client.answer() == 0
+        answer = errno.ENOSPC
+        while answer == errno.ENOSPC:  # Until the extent has been to the manager and back.
+            answer = client.write(placed_now * EXTENT, b"z" * 512)
+        assert answer == 0
+        client.close()
+        assert pathlib.Path(f"{group.socket}.log").read_bytes().count(b"the group is full: this host has") == 1
+        group.detach()
+        manager.terminate()
+        assert manager.wait(timeout=120) == 0
+    assert log.read_bytes().count(b"the group is full: host one wants extents") == 1
+    assert log.read_bytes().count(b"extents are free;") == 1
 
 
 def test_without_a_manager(group, manager):

@@ -43,6 +43,8 @@ def test_both_in_one_server(group):
     with serve(group, "--volume-manager", "--volume-host", "one") as server:
         wait_for(lambda: stat(server, b"volume_pool") >= 16)
         assert stat(server, b"volume_managers") == stat(server, b"volume_agents") == 1
+        wait_for(lambda: stat(server, b"volume_free") == stat(server, b"volume_extents") - 16)
+        assert stat(server, b"volume_low") == 0
         group.do("create", "--extents", "10", group.path, "web")  # The server's manager does it.
         assert [host["name"] for host in group.dump()["hosts"]] == ["one"]
     dump = group.dump()
