@@ -28,12 +28,13 @@
 #include "repl/options.h"
 #include "sched/options.h"
 #include "sched/tenant_options.h"
+#include "server/listen.h"
 #include "server/options.h"
 #include "server/server.h"
 
 FW_LOG_MODULE(cmd);
 
-enum { FILES_BESIDE = 64 }; /* Descriptors beside those of clients. */
+enum { FILES_BESIDE = 64 + FW_LISTEN_RESERVE }; /* Descriptors beside those of clients. */
 
 /* What the command line says to the command itself. */
 struct serve_config {
@@ -439,6 +440,7 @@ static int serve_prepare(struct serve *serve, struct fw_reason *reason)
     }
     uint64_t wanted = serve->server.connections + FILES_BESIDE;
     uint64_t allowed = fw_process_allow_files(wanted);
+    serve->server.descriptors = allowed;
     if (allowed < wanted) {
         FW_LOG(cmd, WARNING,
                "%" PRIu64 " connections are asked for, but only %" PRIu64

@@ -7,6 +7,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -165,6 +166,16 @@ uint64_t fw_process_allow_files(uint64_t count)
     struct rlimit wanted = {.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count,
                             .rlim_max = limit.rlim_max};
     return setrlimit(RLIMIT_NOFILE, &wanted) == 0 ? wanted.rlim_cur : limit.rlim_cur;
+}
+
+bool fw_process_has_files(uint64_t limit)
+{
+    int fd = eventfd(0, EFD_CLOEXEC); /* The system gives the lowest that is free. */
+    if (fd < 0) {
+        return false;
+    }
+    (void)close(fd);
+    return (uint64_t)fd < limit;
 }
 
 int fw_process_allow_core(void)

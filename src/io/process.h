@@ -2,8 +2,8 @@
 /*
  * What a process can be made by itself: a daemon, another user's, allowed more, without swapping.
  *
- * All of it is for the start of a program, before there is a second thread, except the questions at
- * the end, which any thread may ask.
+ * All of it is for the start of a program, before there is a second thread, except questions, which
+ * any thread may ask.
  */
 #pragma once
 
@@ -57,6 +57,9 @@ void fw_process_pid_file_remove(const char *path);
 /* So many descriptors may be open: raises the limit as far as it must, and as the hard one lets it.
  * Returns the limit. */
 uint64_t fw_process_allow_files(uint64_t count);
+
+/* Whether the next descriptor that is opened will be below `limit`. Any thread may ask. */
+bool fw_process_has_files(uint64_t limit);
 
 /* Cores may be dumped, as large as they are. 0 or a negative errno. */
 FW_MUST_CHECK int fw_process_allow_core(void);

@@ -446,6 +446,18 @@ static void test_files(void **state)
     }
 }
 
+/* The number of a new descriptor says how many are left. */
+static void test_files_left(void **state)
+{
+    (void)state;
+    int lowest = dup(STDERR_FILENO);
+    assert_true(lowest > 0);
+    (void)close(lowest);
+    assert_false(fw_process_has_files((uint64_t)lowest));
+    assert_true(fw_process_has_files((uint64_t)lowest + 1));
+    assert_true(fw_process_has_files((uint64_t)lowest + 1)); /* It keeps none. */
+}
+
 static void test_core(void **state)
 {
     (void)state;
@@ -527,6 +539,7 @@ int main(void)
         TEST(test_no_daemon),
         TEST(test_become),
         TEST(test_files),
+        TEST(test_files_left),
         TEST(test_core),
         TEST(test_memory),
         TEST(test_pid_file),

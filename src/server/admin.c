@@ -12,6 +12,7 @@
 #include "io/address.h"
 #include "io/reactor.h"
 #include "server/admin_line.h"
+#include "server/listen.h"
 #include "server/state.h"
 
 FW_LOG_MODULE_USE(server);
@@ -375,9 +376,7 @@ static void admin_accepted(struct fw_listener *listener, int fd)
     struct fw_admin *admin = FW_CONTAINER_OF(listener, struct fw_admin, listener);
     struct fw_server *server = admin->server;
     if (fd < 0) {
-        if (!admin->is_short) {
-            FW_LOG(server, WARNING, "cannot accept an administrator: %s", strerrordesc_np(-fd));
-        }
+        fw_listen_failed(server, "an administrator", fd);
         admin->is_short = true;
         return;
     }
@@ -479,7 +478,7 @@ void fw_admin_look(struct fw_server *server)
     if (admin == NULL) {
         return;
     }
-    if (admin->is_short && !admin->is_full) {
+    if (admin->is_short && !admin->is_full && fw_listen_may_retry(server)) {
         admin->is_short = false;
         fw_listener_resume(&admin->listener);
     }

@@ -9,11 +9,10 @@
 #include "base/assert.h"
 #include "io/address.h"
 #include "io/clock.h"
+#include "io/process.h"
 #include "server/state.h"
 
 FW_LOG_MODULE_USE(server);
-
-#define RETRY_NS ((int64_t)FW_NS_PER_S)
 
 static struct fw_listening *listening_of(struct fw_listener *listener)
 {
@@ -72,7 +71,7 @@ static void listening_pause(struct fw_listening *listening, bool is_full)
 {
     struct fw_server *server = listening->server;
     if (server->paused_ns == 0) {
-        server->paused_ns = fw_clock_now_ns();
+        server->paused_ns = server->retried_ns = fw_clock_now_ns();
         figure_increment(&server->paused_count);
     }
     listening->is_paused = true;
@@ -97,17 +96,39 @@ static void listening_refuse(struct fw_listening *listening, int fd)
     fw_listener_refuse(&listening->listener, fd, &words);
 }
 
-static void listening_failed(struct fw_listening *listening, int error)
+static void short_tell(struct fw_server *server, const char *whom, const char *why)
 {
-    bool is_short = error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
-    struct fw_server *server = listening->server;
-    if (!is_short || !server->is_short_told) { /* Once, until it can accept again. */
-        FW_LOG(server, WARNING, "cannot accept a connection: %s%s", strerrordesc_np(-error),
-               is_short ? "; waiting until one is closed" : "");
+    int64_t now = fw_clock_now_ns();
+    if (server->short_told_ns == 0 || now - server->short_told_ns >= FW_LISTEN_TELL_NS) {
+        server->short_told_ns = now;
+        FW_LOG(server, WARNING,
+               "cannot accept %s: %s; trying again every second; if descriptors are short, raise "
+               "the limit (ulimit -n, LimitNOFILE=) or lower --conn-limit",
+               whom, why);
     }
-    server->is_short_told = is_short;
-    if (is_short) {
-        listening_pause(listening, false);
+}
+
+void fw_listen_failed(struct fw_server *server, const char *whom, int error)
+{
+    server->short_ns = fw_clock_now_ns();
+    short_tell(server, whom, strerrordesc_np(-error));
+}
+
+bool fw_listen_may_retry(const struct fw_server *server)
+{
+    return fw_clock_now_ns() - server->short_ns >= FW_LISTEN_RETRY_NS;
+}
+
+/* Whether an error of accept() is about all connections, not about one that was given up. */
+static bool listening_is_short(int error)
+{
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
+}
+
+static void listening_pause_all(struct fw_server *server, bool is_full)
+{
+    for (uint32_t i = 0; i < server->listening_count; i++) {
+        listening_pause(&server->listening[i], is_full);
     }
 }
 
@@ -116,10 +137,16 @@ static void listening_accepted(struct fw_listener *listener, int fd)
     struct fw_listening *listening = listening_of(listener);
     struct fw_server *server = listening->server;
     if (fd < 0) {
-        listening_failed(listening, fd);
+        fw_listen_failed(server, "a connection", fd);
+        if (listening_is_short(fd)) {
+            listening_pause(listening, false);
+        }
         return;
     }
-    server->is_short_told = false;
+    if (FW_UNLIKELY((uint64_t)fd >= server->files_max)) { /* The last, until one has gone. */
+        short_tell(server, "connections", "the descriptors left are kept for administration");
+        listening_pause_all(server, false);
+    }
     figure_increment(&server->accepted_count);
     /* Counters are not replicated, and their protocol has no words for who is not master. */
     bool is_slaves_counter = listening->protocol == FW_PROTOCOL_COUNTERS &&
@@ -141,9 +168,7 @@ static void listening_accepted(struct fw_listener *listener, int fd)
     }
     if (!server->config.refuses_fast &&
         atomic_load(&server->connection_count) >= server->config.connections) {
-        for (uint32_t i = 0; i < server->listening_count; i++) {
-            listening_pause(&server->listening[i], true);
-        }
+        listening_pause_all(server, true);
     }
 }
 
@@ -159,7 +184,9 @@ static const struct fw_listener_events listening_events = {
 
 int64_t fw_listen_patience_ns(const struct fw_server *server)
 {
-    return server->paused_ns != 0 || fw_admin_is_paused(server) ? RETRY_NS : -1;
+    bool is_paused = server->paused_ns != 0 || fw_admin_is_paused(server) ||
+                     fw_replication_is_paused(&server->replication);
+    return is_paused ? FW_LISTEN_RETRY_NS : -1;
 }
 
 void fw_listen_resume(struct fw_server *server)
@@ -169,14 +196,18 @@ void fw_listen_resume(struct fw_server *server)
     }
     bool is_full = !server->config.refuses_fast &&
                    atomic_load(&server->connection_count) >= server->config.connections;
-    bool is_due =
-        atomic_load(&server->has_room) || fw_clock_now_ns() - server->paused_ns >= RETRY_NS;
+    int64_t now = fw_clock_now_ns();
+    bool is_due = atomic_load(&server->has_room) || now - server->retried_ns >= FW_LISTEN_RETRY_NS;
     if (is_full || !is_due) {
         return;
     }
-    atomic_store(&server->wants_room, false);
+    server->retried_ns = now;
     atomic_store(&server->has_room, false);
-    uint64_t us = (uint64_t)(fw_clock_now_ns() - server->paused_ns) / 1000;
+    if (server->config.descriptors > 0 && !fw_process_has_files(server->files_max)) {
+        return;
+    }
+    atomic_store(&server->wants_room, false);
+    uint64_t us = (uint64_t)(now - server->paused_ns) / 1000;
     server->paused_ns = 0;
     /* Relaxed: a figure, and this thread's alone to write. */
     atomic_fetch_add_explicit(&server->paused_us, us, memory_order_relaxed);
@@ -247,6 +278,9 @@ static int listen_on_list(struct fw_server *server, const struct fw_option_list 
 int fw_listen_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_server_config *config = &server->config;
+    uint64_t reserve = config->descriptors / FW_LISTEN_RESERVE_PART;
+    reserve = reserve < FW_LISTEN_RESERVE ? reserve : FW_LISTEN_RESERVE;
+    server->files_max = config->descriptors > 0 ? config->descriptors - reserve : UINT64_MAX;
     int rc = 0;
     if (config->unix_socket != NULL) {
         rc = listen_on_text(server, config->unix_socket, FW_PROTOCOL_UNKNOWN, reason);

@@ -66,6 +66,7 @@ struct fw_server_config {
     enum fw_protocol protocol; /* UNKNOWN: both, unless there are users; then theirs. */
     enum fw_server_io_engine io_engine;
 
+    uint64_t descriptors; /* That may be open; 0: unknown. No option of its own. */
     bool is_traced; /* The job kernel, too: fw_server_trace() may follow. No option of its own. */
 
     /* Of the parts; each has a table of its own. All zero is sensible. */

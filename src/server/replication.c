@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "io/address.h"
 #include "repl/stream.h"
+#include "server/listen.h"
 #include "server/state.h"
 
 FW_LOG_MODULE_USE(server);
@@ -67,7 +68,7 @@ static void door_accepted(struct fw_listener *listener, int fd)
     struct fw_replication_door *door =
         FW_CONTAINER_OF(listener, struct fw_replication_door, listener);
     if (fd < 0) {
-        FW_LOG(server, WARNING, "cannot accept a slave: %s", strerrordesc_np(-fd));
+        fw_listen_failed(door->server, "a slave", fd);
         door->is_paused = true;
         return;
     }
@@ -455,8 +456,21 @@ static void step_serve(struct fw_server *server)
     FW_LOG(server, NOTICE, "is master now");
 }
 
-static void doors_resume(struct fw_replication *replication)
+bool fw_replication_is_paused(const struct fw_replication *replication)
 {
+    bool is_paused = false;
+    for (uint32_t i = 0; i < replication->door_count; i++) {
+        is_paused = is_paused || replication->doors[i].is_paused;
+    }
+    return is_paused;
+}
+
+static void doors_resume(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (!fw_replication_is_paused(replication) || !fw_listen_may_retry(server)) {
+        return;
+    }
     for (uint32_t i = 0; i < replication->door_count; i++) {
         if (replication->doors[i].is_paused) {
             replication->doors[i].is_paused = false;
@@ -531,7 +545,7 @@ void fw_replication_look(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     enum fw_replication_stage before;
-    doors_resume(replication);
+    doors_resume(server);
     lease_look(server);
     do { /* Nobody may be left to wake us for the next step. */
         before = fw_replication_stage(replication);

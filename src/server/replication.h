@@ -103,6 +103,9 @@ void fw_replication_close(struct fw_server *server);
 /* Of the thread that runs the server, whenever it was woken: carries wishes out. */
 void fw_replication_look(struct fw_server *server);
 
+/* Whether a listener for slaves has paused, and look() should be called again soon. */
+bool fw_replication_is_paused(const struct fw_replication *replication);
+
 /* How long that thread may sleep: until the lease is over. -1: for ever. */
 int64_t fw_replication_patience_ns(const struct fw_server *server);
 

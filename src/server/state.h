@@ -83,11 +83,14 @@ struct fw_server {
     struct fw_listening listening[FW_LISTENERS_MAX];
     uint32_t listening_count;
     bool is_listening_over;
-    bool is_short_told;  /* The log knows that connections cannot be accepted. */
-    uint32_t open_count; /* Listeners, administrators and signals whose `closed` has not run. */
+    int64_t short_ns;      /* When a listener last could not accept; 0: never. */
+    int64_t short_told_ns; /* When the log was last told; 0: never. */
+    uint64_t files_max;    /* Clients get descriptors below it only. */
+    uint32_t open_count;   /* Listeners, administrators and signals whose `closed` has not run. */
     uint32_t next_home;
     uint32_t next_client;
-    int64_t paused_ns; /* When it stopped accepting; 0: it accepts. */
+    int64_t paused_ns;  /* When it stopped accepting; 0: it accepts. */
+    int64_t retried_ns; /* Or last looked whether it may go on. */
     /* Written by that thread, read by `stats`. Relaxed: figures. */
     _Atomic uint64_t accepted_count;
     _Atomic uint64_t rejected_count;

@@ -2,6 +2,7 @@
 """A server for one test: `with Served(program, ...) as server:` starts it, waits until it listens, and
 at the end stops it by SIGTERM and demands that it went well."""
 
+import http.client
 import re
 import resource
 import signal
@@ -128,6 +129,40 @@ class Served:
 
     def connect(self, address=None):
         return Client(address or self.addresses[0])
+
+
+class Watched(Served):
+    """A server with HTTP; `ask` is one request to it."""
+
+    def __init__(self, program, *arguments, http="127.0.0.1:0", **more):
+        super().__init__(program, "--http-listen", http, *arguments, **more)
+
+    def __enter__(self):
+        super().__enter__()
+        found = None
+        while found is None:
+            line = self.process.stderr.readline()
+            assert line != "", self.read_log()
+            self.log.write(line)
+            found = re.search(r"the page for browsers is at http://(\S+):(\d+)/", line)
+        self.http = (found[1].strip("[]"), int(found[2]))
+        return self
+
+    def ask(self, path, method="GET", headers=None):
+        connection = http.client.HTTPConnection(*self.http, timeout=START_S)
+        connection.request(method, path, headers=headers or {})
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()
+        connection.close()
+        return answer
+
+    def send(self, data):
+        """Sends these bytes, and is gone before an answer can come."""
+        with socket.create_connection(self.http, START_S) as connection:
+            try:
+                connection.sendall(data)
+            except OSError:
+                pass  # It has had enough.
 
 
 class Client:

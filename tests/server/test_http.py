@@ -13,43 +13,9 @@ import socket
 import subprocess
 
 import pytest
-from served import START_S, Busy, Served, wait_for
+from served import START_S, Busy, Served, Watched, wait_for
 
 NO_SOCKET, USAGE = 71, 64
-
-
-class Watched(Served):
-    """A server with HTTP; `ask` is one request to it."""
-
-    def __init__(self, program, *arguments, http="127.0.0.1:0", **more):
-        super().__init__(program, "--http-listen", http, *arguments, **more)
-
-    def __enter__(self):
-        super().__enter__()
-        found = None
-        while found is None:
-            line = self.process.stderr.readline()
-            assert line != "", self.read_log()
-            self.log.write(line)
-            found = re.search(r"the page for browsers is at http://(\S+):(\d+)/", line)
-        self.http = (found[1].strip("[]"), int(found[2]))
-        return self
-
-    def ask(self, path, method="GET", headers=None):
-        connection = http.client.HTTPConnection(*self.http, timeout=START_S)
-        connection.request(method, path, headers=headers or {})
-        answer = connection.getresponse()
-        answer.text = answer.read().decode()
-        connection.close()
-        return answer
-
-    def send(self, data):
-        """Sends these bytes, and is gone before an answer can come."""
-        with socket.create_connection(self.http, START_S) as connection:
-            try:
-                connection.sendall(data)
-            except OSError:
-                pass  # It has had enough.
 
 
 def metric(page, name):
