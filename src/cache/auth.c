@@ -94,8 +94,8 @@ int fw_auth_load(struct fw_auth **auth, const char *path, struct fw_reason *reas
 {
     char *contents;
     size_t size;
-    int error = fw_file_read(path, (size_t)FW_AUTH_ENTRIES_MAX * (FW_AUTH_LINE_MAX + 1), &contents,
-                             &size, reason);
+    int error = fw_file_read_secret(path, (size_t)FW_AUTH_ENTRIES_MAX * (FW_AUTH_LINE_MAX + 1),
+                                    &contents, &size, reason);
     if (error != 0) {
         return error;
     }

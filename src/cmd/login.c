@@ -14,7 +14,7 @@ int fw_login_read(struct fw_login *login, const char *path, struct fw_reason *re
     char *text;
     size_t size;
     login->words[0] = '\0';
-    int rc = path != NULL ? fw_file_read(path, FILE_MAX, &text, &size, reason) : 0;
+    int rc = path != NULL ? fw_file_read_secret(path, FILE_MAX, &text, &size, reason) : 0;
     if (rc != 0 || path == NULL) {
         return rc;
     }

@@ -389,7 +389,7 @@ static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server
     fw_process_detach();
     fw_server_on_end(server, manager_tell_end, NULL);
     manager_tell(FW_NOTIFY_READY);
-    fw_server_run(server);
+    int kept = fw_server_run(server);
     fw_http_close(http);
     if (serve->config.trace_file != NULL) {
         serve_write_trace(serve, server);
@@ -397,7 +397,7 @@ static enum fw_cmd_status serve_run_server(struct serve *serve, struct fw_server
     if (serve->config.pid_file != NULL) {
         fw_process_pid_file_remove(serve->config.pid_file);
     }
-    return FW_CMD_OK;
+    return kept == 0 ? FW_CMD_OK : FW_CMD_FAILED;
 }
 
 static enum fw_cmd_status serve_until_stopped(struct serve *serve)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "io/clock.h"
 #include "io/file_calls.h"
 
 enum {
@@ -38,6 +39,8 @@ static const char *error_advice(int error)
     case EMFILE:
     case ENFILE:
         return "raise the limit of open files";
+    case EBUSY:
+        return "another process has it";
     case EFBIG:
         return "raise the limit of the file size (ulimit -f)";
     case ENAMETOOLONG:
@@ -197,12 +200,12 @@ int fw_file_read_secret(const char *path, size_t size_max, char **contents, size
     return file_read(path, size_max, contents, size, true, reason);
 }
 
-int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,
-                      struct fw_reason *reason)
+static int lock_open(struct fw_file_lock *lock, const char *path, int flags, uint64_t byte,
+                     struct fw_reason *reason)
 {
     struct flock range = {
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)byte, .l_len = 1};
-    int fd = fw_file_open(path, O_RDWR, 0);
+    int fd = fw_file_open(path, O_RDWR | flags, S_IRUSR | S_IWUSR);
     if (fd < 0) {
         return fw_file_failed(reason, fd, "open", path);
     }
@@ -212,6 +215,45 @@ int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte
         return fw_file_failed(reason, rc, "lock", path);
     }
     lock->fd = fd;
+    return 0;
+}
+
+int fw_file_lock_take(struct fw_file_lock *lock, const char *path, uint64_t byte,
+                      struct fw_reason *reason)
+{
+    return lock_open(lock, path, 0, byte, reason);
+}
+
+int fw_file_lock_make(struct fw_file_lock *lock, const char *path, struct fw_reason *reason)
+{
+    return lock_open(lock, path, O_CREAT | O_NOFOLLOW, 0, reason);
+}
+
+int fw_file_lock_write(const struct fw_file_lock *lock, const char *text)
+{
+    ssize_t length = (ssize_t)strlen(text);
+    ssize_t done = ftruncate(lock->fd, 0) == 0 ? pwrite(lock->fd, text, (size_t)length, 0) : -1;
+    if (done < 0) {
+        return -errno;
+    }
+    return done < length ? -ENOSPC : fsync(lock->fd) != 0 ? -errno : 0;
+}
+
+void fw_file_lock_read(const struct fw_file_lock *lock, char *text, size_t size)
+{
+    ssize_t length = pread(lock->fd, text, size - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+}
+
+int fw_file_version(const char *path, struct fw_file_version *version)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) {
+        return -errno;
+    }
+    *version = (struct fw_file_version){.size = (uint64_t)status.st_size,
+                                        .written_ns = (int64_t)status.st_mtim.tv_sec * FW_NS_PER_S +
+                                                      status.st_mtim.tv_nsec};
     return 0;
 }
 

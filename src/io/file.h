@@ -60,6 +60,26 @@ FW_MUST_CHECK int fw_file_lock_take(struct fw_file_lock *lock, const char *path,
                                     struct fw_reason *reason);
 void fw_file_lock_release(struct fw_file_lock *lock);
 
+/* The same for a file that exists to be locked: makes it, for its user alone, if it is missing. */
+FW_MUST_CHECK int fw_file_lock_make(struct fw_file_lock *lock, const char *path,
+                                    struct fw_reason *reason);
+
+/*
+ * A short text in the file that is locked. write() replaces it and flushes; 0 or a negative errno.
+ * read() ends it with a zero byte, and reads nothing where it fails.
+ */
+FW_MUST_CHECK int fw_file_lock_write(const struct fw_file_lock *lock, const char *text);
+void fw_file_lock_read(const struct fw_file_lock *lock, char *text, size_t size);
+
+/* Which version of a file this is: its size, and when it was last written. */
+struct fw_file_version {
+    uint64_t size;
+    int64_t written_ns;
+};
+
+/* 0, or a negative errno. */
+FW_MUST_CHECK int fw_file_version(const char *path, struct fw_file_version *version);
+
 /*
  * A lock that others take by flock() on a file that they remove when they are done, as LVM does.
  * Waits. Makes the file if it is not there, and leaves it.

@@ -58,10 +58,9 @@ static int open_named(struct fw_file_writer *writer)
 }
 
 /* To a pipe or a device: there is nothing to replace. */
-static bool path_is_direct(const char *path)
+static bool mode_is_direct(mode_t mode)
 {
-    struct stat status;
-    return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+    return mode != 0 && !S_ISREG(mode) && !S_ISDIR(mode);
 }
 
 int fw_file_writer_open(struct fw_file_writer *writer, const char *path, mode_t mode,
@@ -71,11 +70,16 @@ int fw_file_writer_open(struct fw_file_writer *writer, const char *path, mode_t 
     if (path == NULL) {
         return 0;
     }
+    struct stat status = {.st_mode = 0};
+    (void)stat(path, &status); /* There need not be anything yet. */
+    if (S_ISDIR(status.st_mode)) {
+        return fw_file_failed(reason, -EISDIR, "write", path);
+    }
     writer->path = strdup(path);
     if (writer->path == NULL) {
         return fw_file_failed(reason, -ENOMEM, "write", path);
     }
-    writer->is_direct = path_is_direct(path);
+    writer->is_direct = mode_is_direct(status.st_mode);
     int fd = writer->is_direct ? fw_file_open(path, O_WRONLY, 0) : open_nameless(path);
     /* Not every file system has files without names. Who must not write is told so below. */
     if (fd < 0 && !writer->is_direct) {

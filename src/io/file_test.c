@@ -694,6 +694,43 @@ static void test_append_open_fails(void **state)
     assert_int_equal(rmdir("other"), 0);
 }
 
+/* A file that exists to be locked, and what its owner notes there. */
+static void test_lock_file(void **state)
+{
+    (void)state;
+    struct fw_file_lock lock, other;
+    struct fw_file_version first, second;
+    struct stat status;
+    char text[8];
+    assert_int_equal(fw_file_version("made", &first), -ENOENT);
+    assert_int_equal(fw_file_lock_make(&lock, "made", &reason), 0);
+    assert_int_equal(stat("made", &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
+    assert_int_equal(fw_file_lock_make(&other, "made", &reason), -EBUSY);
+    assert_non_null(strstr(reason.text, "another process has it"));
+    fw_file_lock_read(&lock, text, sizeof text);
+    assert_string_equal(text, "");
+    assert_int_equal(fw_file_lock_write(&lock, "longer than that"), 0);
+    fw_file_lock_read(&lock, text, sizeof text);
+    assert_string_equal(text, "longer ");
+    assert_int_equal(fw_file_lock_write(&lock, "short"), 0);
+    fw_file_lock_release(&lock);
+    assert_int_equal(fw_file_lock_make(&lock, "made", &reason), 0); /* And the note stays. */
+    fw_file_lock_read(&lock, text, sizeof text);
+    assert_string_equal(text, "short");
+    fw_file_lock_release(&lock);
+    assert_int_equal(fw_file_version("made", &first), 0);
+    assert_int_equal(first.size, 5);
+    const struct timespec times[] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 3, .tv_nsec = 7}};
+    assert_int_equal(utimensat(AT_FDCWD, "made", times, 0), 0);
+    assert_int_equal(fw_file_version("made", &second), 0);
+    assert_int_equal(second.written_ns, INT64_C(3000000007));
+    assert_int_equal(unlink("made"), 0);
+    assert_int_equal(symlink("nowhere", "made"), 0);
+    assert_int_equal(fw_file_lock_make(&lock, "made", &reason), -ELOOP);
+    assert_int_equal(unlink("made"), 0);
+}
+
 /* The lock that LVM takes; and one whose file is removed by who had it is not taken for it. */
 static void test_lock_by_flock(void **state)
 {
@@ -737,6 +774,7 @@ int main(void)
         cmocka_unit_test_setup(test_rotate, reset),
         cmocka_unit_test_setup(test_journal, reset),
         cmocka_unit_test_setup(test_lock, reset),
+        cmocka_unit_test_setup(test_lock_file, reset),
         cmocka_unit_test_setup(test_append_open_fails, reset),
         cmocka_unit_test(test_lock_by_flock),
     };

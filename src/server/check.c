@@ -77,6 +77,9 @@ static void listeners_check(const struct check *check)
     if (count > FW_LISTENERS_MAX) {
         too_many(check, "listen", FW_LISTENERS_MAX);
     }
+    if (config->memory_file != NULL) {
+        tell_if(check, fw_image_check(config->memory_file, &reason), &reason);
+    }
     if (config->admin_socket != NULL) {
         tell_if(check, fw_admin_check(config->admin_socket, &reason), &reason);
     }

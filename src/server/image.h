@@ -4,10 +4,10 @@
  * so that a restart does not begin with an empty cache. It is a dump (cache/dump.h), with ages, CAS
  * numbers and times of access as well.
  *
- * What an image must never do is bring back what was changed since. So it is there only while no
- * server serves from it: written when the last client has gone, and removed before the first comes.
- * Whoever is killed in between leaves none, and the next server starts empty. Where it cannot be
- * removed its items are dropped again, for the same reason.
+ * What an image must never do is bring back what was changed since. So it is written when the last
+ * client has gone, and noted as spent before the first comes (image_claim.h). The server that comes
+ * after one that was killed starts empty. The file stays until a complete new one replaces it.
+ * Where it cannot be noted its items are dropped again, for the same reason.
  *
  * A damaged image is refused as a whole. One could take what comes before the damage, since a cache
  * may lack any item; but who finds a damaged file cannot know that nothing else is wrong with it,

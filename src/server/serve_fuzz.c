@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void serve(void *argument)
 {
-    fw_server_run(argument);
+    (void)fw_server_run(argument);
 }
 
 static void end(void)

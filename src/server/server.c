@@ -15,7 +15,6 @@
 #include "engine/core.h"
 #include "io/address.h"
 #include "io/clock.h"
-#include "io/file_stream.h"
 #include "io/random.h"
 #include "jobs/metrics.h"
 #include "server/image.h"
@@ -378,14 +377,23 @@ static double seconds(int64_t ns)
     return (double)ns / (double)FW_NS_PER_S;
 }
 
-/* Whatever is wrong with it, the server serves: with an empty cache. */
+/* Whatever is wrong with its contents, the server serves: with an empty cache. */
 static void server_load_image(struct fw_server *server)
 {
     const char *path = server->config.memory_file;
     struct fw_image image;
     struct fw_reason reason;
-    int rc =
-        path != NULL ? fw_image_load(server->jobs, &server->cache, path, &image, &reason) : -ENOENT;
+    if (path == NULL) {
+        return;
+    }
+    if (fw_image_claim_is_spent(&server->image_claim, path)) {
+        FW_LOG(server, WARNING,
+               "starting empty: the server that read %s was not stopped cleanly, so its items may "
+               "be out of date; to use them nevertheless, stop, remove %s.lock and start again",
+               path, path);
+        return;
+    }
+    int rc = fw_image_load(server->jobs, &server->cache, path, &image, &reason);
     server->has_image = rc == 0;
     if (rc == 0) {
         FW_LOG(server, NOTICE,
@@ -399,40 +407,45 @@ static void server_load_image(struct fw_server *server)
                    "a new CAS",
                    path);
         }
-    } else if (path != NULL && rc == -ENOENT) {
+    } else if (rc == -ENOENT) {
         FW_LOG(server, NOTICE, "starting empty: there is no %s from a clean stop", path);
-    } else if (path != NULL) {
+    } else {
         FW_LOG(server, WARNING, "starting empty: cannot use %s: %s", path, reason.text);
     }
 }
 
 /* Before the first client is served: from now on the image is of the past. */
-static void server_drop_image(struct fw_server *server)
+static void server_spend_image(struct fw_server *server)
 {
-    struct fw_reason reason;
-    if (server->has_image && fw_file_remove(server->config.memory_file, &reason) != 0) {
+    const char *path = server->config.memory_file;
+    int rc = server->has_image ? fw_image_claim_spend(&server->image_claim, path) : 0;
+    if (rc != 0) {
         /* The sweeper's local: nobody else is there yet, and to flush is one step. */
         fw_table_flush(server->sweeper.local->table);
-        FW_LOG(server, WARNING, "starting empty: a crash would bring back the old items, for %s",
-               reason.text);
+        FW_LOG(server, WARNING,
+               "starting empty: a crash would bring back the old items, for %s.lock cannot be "
+               "written: %s",
+               path, strerrordesc_np(-rc));
     }
     server->has_image = false;
 }
 
-static void server_save_image(struct fw_server *server)
+static int server_save_image(struct fw_server *server)
 {
     const char *path = server->config.memory_file;
     struct fw_image image;
     struct fw_reason reason;
     if (path == NULL) {
-        return;
+        return 0;
     }
-    if (fw_image_save(server->jobs, &server->cache, path, &image, &reason) != 0) {
+    int rc = fw_image_save(server->jobs, &server->cache, path, &image, &reason);
+    if (rc != 0) {
         FW_LOG(server, ERROR, "the items are not kept: %s", reason.text);
-        return;
+        return rc;
     }
     FW_LOG(server, NOTICE, "kept %" PRIu64 " items in %s, %" PRIu64 " bytes, in %.2f s",
            image.items, path, image.bytes, seconds(image.took_ns));
+    return 0;
 }
 
 int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
@@ -457,6 +470,13 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
         return rc;
     }
     rc = fw_server_cluster_open(made, reason);
+    if (rc != 0) {
+        fw_server_destroy(made);
+        return rc;
+    }
+    rc = made->config.memory_file != NULL
+             ? fw_image_claim_take(&made->image_claim, made->config.memory_file, reason)
+             : 0;
     if (rc != 0) {
         fw_server_destroy(made);
         return rc;
@@ -615,9 +635,9 @@ static int64_t server_patience_ns(const struct fw_server *server)
     return listen_ns < 0 || (lease_ns >= 0 && lease_ns < listen_ns) ? lease_ns : listen_ns;
 }
 
-void fw_server_run(struct fw_server *server)
+int fw_server_run(struct fw_server *server)
 {
-    server_drop_image(server);
+    server_spend_image(server);
     while (atomic_load(&server->wish) == FW_SERVER_RUN) {
         (void)fw_reactor_poll(server->reactor, server_patience_ns(server));
         fw_listen_resume(server);
@@ -628,7 +648,7 @@ void fw_server_run(struct fw_server *server)
         server->ending(server->ending_context);
     }
     server_end(server);
-    server_save_image(server);
+    return server_save_image(server);
 }
 
 void fw_server_destroy(struct fw_server *server)
@@ -646,6 +666,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_tenancy_fini(server);
     server_end_cache(server);
     fw_large_files_end(&server->large);
+    fw_image_claim_release(&server->image_claim);
     fw_mutex_fini(&server->lock);
     fw_metrics_fini(&server->metrics);
     free(server);

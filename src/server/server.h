@@ -49,8 +49,11 @@ FW_MUST_CHECK int fw_server_signals_open(struct fw_server *server, void (*reload
  */
 void fw_server_on_end(struct fw_server *server, void (*ending)(void *context), void *context);
 
-/* Serves until drain() or stop(), then closes every connection and listener, and returns. */
-void fw_server_run(struct fw_server *server);
+/*
+ * Serves until drain() or stop(), then closes every connection and listener, and writes the image
+ * if it has one. Returns 0, or a negative errno if that failed, which the log has told.
+ */
+int fw_server_run(struct fw_server *server);
 
 /*
  * Takes over the tenants and the policy of another configuration, while it serves; the thread that

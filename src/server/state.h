@@ -28,6 +28,7 @@
 #include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
+#include "server/image_claim.h"
 #include "server/large.h"
 #include "server/options.h"
 #include "server/replication.h"
@@ -75,7 +76,8 @@ struct fw_server {
     struct fw_server_cluster *cluster; /* Or NULL; its metrics are anyone's. */
     struct fw_signals signals;
     bool has_signals;
-    bool has_image;                /* Its items are in the cache, and the file is still there. */
+    struct fw_image_claim image_claim;
+    bool has_image;                /* Its items are in the cache, and it is not noted as spent. */
     void (*reload)(void *context); /* Or NULL. */
     void *reload_context;
     void (*ending)(void *context); /* Or NULL. */

@@ -216,7 +216,7 @@ struct fw_session_step __wrap_fw_session_run(struct fw_session *session,
 
 static void serve(void *argument)
 {
-    fw_server_run(argument);
+    (void)fw_server_run(argument);
 }
 
 /* Addresses of this test's own: two for clients, one for slaves. */

@@ -17,6 +17,7 @@ FAILED, USAGE = 1, 64
 def users(tmp_path):
     path = tmp_path / "users"
     path.write_text("jane:another\njoe:secret\n")
+    path.chmod(0o600)
     return path
 
 
@@ -25,6 +26,7 @@ def login(tmp_path):
     def login(text, name="login"):
         path = tmp_path / name
         path.write_text(text)
+        path.chmod(0o600)
         return str(path)
     return login
 

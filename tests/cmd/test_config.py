@@ -83,6 +83,7 @@ WRONG = [
     ("[server]\nadmin-socket = @abstract\n", 2),
     ("[server]\nadmin-socket = " + 120 * "x" + "\n", 2),
     ("[server]\nauth-file = /nonexistent/users\n", 2),
+    ("[server]\nmemory-file = /nonexistent/items\n", 2),
     ("[server]\nenable-sasl = yes\n", 2),
     ("[server]\nenable-sasl = yes\nsasl-file = /nonexistent/users\n", 3),
     ("[server]\nenable-sasl = yes\nprotocol = ascii\nsasl-file = USERS\n", 2),
@@ -131,6 +132,7 @@ WRONG = [
 @pytest.mark.parametrize("text, line", WRONG)
 def test_what_serve_refuses_is_refused(run, write, tmp_path, text, line):
     (tmp_path / "users").write_text("joe:secret\n")
+    (tmp_path / "users").chmod(0o600)
     path = write(text.replace("USERS", str(tmp_path / "users")))
     listen = [] if "listen = " in text and "[server]" in text else ["--listen", "127.0.0.1:0"]
     served = run("serve", *listen, "--config", path)

@@ -44,6 +44,7 @@ for user in users:
 def text_server(start, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "users"
     path.write_text(USERS)
+    path.chmod(0o600)
     with start("-Y", path) as peer:
         yield peer
 
@@ -53,6 +54,7 @@ def sasl_server(start, command, tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("sasl")
     path = tmp_path / "users"
     path.write_text(USERS)
+    path.chmod(0o600)
     environment = {"MEMCACHED_SASL_PWDB": str(path), "SASL_CONF_PATH": str(tmp_path)}
     if command[0].endswith("memcached"):
         database = str(tmp_path / "cyrus")

@@ -59,6 +59,7 @@ def test_item_size(fairway):
 def test_text_login(fairway, tmp_path):
     users = tmp_path / "users"
     users.write_text("alice:secret\n")
+    users.chmod(0o600)
     with Served(fairway, "-Y", str(users)) as server, server.connect() as client:
         assert client.ask(b"get k\r\n") == b"CLIENT_ERROR unauthenticated\r\n"
         assert client.ask(b"set a 0 0 12\r\nalice secret\r\n") == b"STORED\r\n"
@@ -75,6 +76,7 @@ def sasl_plain(user, password):
 def test_sasl(fairway, tmp_path, monkeypatch, how):
     users = tmp_path / "users"
     users.write_text("alice:secret\n")
+    users.chmod(0o600)
     flags = ["--sasl-file", str(users)] if how == "option" else []
     if how == "environment":
         monkeypatch.setenv("MEMCACHED_SASL_PWDB", str(users))

@@ -47,7 +47,7 @@ static struct {
 
 static void server_run(void *argument)
 {
-    fw_server_run(argument);
+    (void)fw_server_run(argument);
 }
 
 /* A process of the server's machine: passes on what the keeper has sent, late if it stood still. */

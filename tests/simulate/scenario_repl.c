@@ -145,7 +145,7 @@ static void server_run(void *argument)
         sim_fail("server %u did not start: %s", number, reason.text);
     }
     world.is_up[number] = true;
-    fw_server_run(world.servers[number]);
+    (void)fw_server_run(world.servers[number]);
     fw_server_destroy(world.servers[number]);
 }
 

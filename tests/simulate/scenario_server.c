@@ -435,7 +435,7 @@ static void clients_run(void *argument)
 static void server_run(void *argument)
 {
     (void)argument;
-    fw_server_run(server);
+    (void)fw_server_run(server);
 }
 
 /* Takes cores from one locality to another and back, and the connections with them. */
