@@ -81,6 +81,7 @@ enum { FW_LOG_MESSAGE_MAX = 1024 }; /* Bytes of a message; a longer one ends in 
 struct fw_log_module {
     const char *name;
     _Atomic int level; /* Lines up to this level are written. */
+    int own;           /* The log's: that level, had nobody raised it. */
     struct fw_log_module *next;
 };
 
@@ -104,7 +105,8 @@ struct fw_log_site {
     {                                                                                    \
         fw_log_register(&fw_log_module_##identifier);                                    \
     }                                                                                    \
-    struct fw_log_module fw_log_module_##identifier = {.name = #identifier, .level = FW_LOG_NOTICE}
+    struct fw_log_module fw_log_module_##identifier = {                                  \
+        .name = #identifier, .level = FW_LOG_NOTICE, .own = FW_LOG_NOTICE}
 
 /* Declares a module that another file defines. */
 #define FW_LOG_MODULE_USE(identifier) extern struct fw_log_module fw_log_module_##identifier
@@ -183,6 +185,15 @@ FW_PUBLIC void fw_log_write_words(struct fw_log_site *site, uint64_t a, uint64_t
 FW_PUBLIC FW_API_MUST_CHECK int fw_log_set_level(const char *module_name, enum fw_log_level level);
 
 /*
+ * Asks for more lines on behalf of somebody who does not run the program, such as a client with the
+ * command `verbosity`. Every module logs up to `level`, but nothing beyond the limit, which is
+ * FW_LOG_ERROR unless set otherwise, and never less than what fw_log_set_level() says. A new level
+ * replaces what was asked for before.
+ */
+FW_PUBLIC void fw_log_raise(enum fw_log_level level);
+FW_PUBLIC void fw_log_set_raise_limit(enum fw_log_level limit);
+
+/*
  * Appends to the file at `path` from now on, which is made if it is not there; NULL is stderr,
  * where journald gets its priorities. Returns 0 or a negative errno, and then goes on with what it
  * had.
@@ -198,7 +209,8 @@ FW_PUBLIC FW_API_MUST_CHECK int fw_log_reopen(void);
 
 /*
  * A file that has grown to `size` bytes becomes FILE.1, that FILE.2, up to FILE.`keep`, and a new
- * one is begun. 0: never.
+ * one is begun. 0: never. If that fails, lines are dropped and counted until it works: the file
+ * does not grow beyond its limit.
  */
 FW_PUBLIC void fw_log_set_rotation(uint64_t size, uint32_t keep);
 

@@ -762,6 +762,7 @@ static void test_rotation(void **state)
 {
     (void)state;
     uint64_t rotations = fw_counter_get(&fw_log_metrics.rotations);
+    uint64_t lost = fw_log_lost();
     assert_int_equal(fw_log_set_file("log"), 0);
     fw_log_set_rotation(210, 2);
     for (int i = 0; i < 13; i++) { /* Three lines of 67 bytes to a file. */
@@ -792,10 +793,15 @@ static void test_rotation(void **state)
     FW_LOG(alpha, ERROR, "number %04d", 14);
     FW_LOG(alpha, ERROR, "number %04d", 15);
     FW_LOG(alpha, ERROR, "number %04d", 16);
-    assert_int_equal(rmdir("log.2"), 0);
-    file_read("log"); /* It said so once. */
+    file_read("log"); /* It said so once, and did not grow any more. */
     assert_int_equal(count_of("cannot rotate log.1: Is a directory"), 1);
-    assert_int_equal(count_of("number 0016"), 1);
+    assert_int_equal(count_of("number 0014"), 1);
+    assert_int_equal(count_of("number 0015") + count_of("number 0016"), 0);
+    assert_int_equal(fw_log_lost(), lost + 2);
+    assert_int_equal(rmdir("log.2"), 0);
+    FW_LOG(alpha, ERROR, "number %04d", 17);
+    file_read("log");
+    assert_int_equal(count_of("number 0017"), 1);
 }
 
 static void test_full_disk(void **state)

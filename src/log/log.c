@@ -296,14 +296,22 @@ void fw_log_write_words(struct fw_log_site *site, uint64_t a, uint64_t b, uint64
 static struct {
     struct fw_log_module *first;
     int level; /* For modules still to come. */
-} modules = {.level = FW_LOG_NOTICE};
+    int raise_limit;
+} modules = {.level = FW_LOG_NOTICE, .raise_limit = FW_LOG_ERROR};
+
+/* The lock is held. */
+static void module_set(struct fw_log_module *module, int level)
+{
+    module->own = level;
+    atomic_store_explicit(&module->level, level, memory_order_relaxed);
+}
 
 void fw_log_register(struct fw_log_module *module)
 {
     fw_mutex_lock(&fw_log_rings.lock);
     module->next = modules.first;
     modules.first = module;
-    atomic_store_explicit(&module->level, modules.level, memory_order_relaxed);
+    module_set(module, modules.level);
     fw_mutex_unlock(&fw_log_rings.lock);
 }
 
@@ -316,12 +324,30 @@ int fw_log_set_level(const char *module_name, enum fw_log_level level)
     }
     for (struct fw_log_module *module = modules.first; module != NULL; module = module->next) {
         if (module_name == NULL || strcmp(module->name, module_name) == 0) {
-            atomic_store_explicit(&module->level, (int)level, memory_order_relaxed);
+            module_set(module, (int)level);
             found = true;
         }
     }
     fw_mutex_unlock(&fw_log_rings.lock);
     return found ? 0 : -ENOENT;
+}
+
+void fw_log_raise(enum fw_log_level level)
+{
+    fw_mutex_lock(&fw_log_rings.lock);
+    int wanted = (int)level < modules.raise_limit ? (int)level : modules.raise_limit;
+    for (struct fw_log_module *module = modules.first; module != NULL; module = module->next) {
+        atomic_store_explicit(&module->level, wanted > module->own ? wanted : module->own,
+                              memory_order_relaxed);
+    }
+    fw_mutex_unlock(&fw_log_rings.lock);
+}
+
+void fw_log_set_raise_limit(enum fw_log_level limit)
+{
+    fw_mutex_lock(&fw_log_rings.lock);
+    modules.raise_limit = (int)limit;
+    fw_mutex_unlock(&fw_log_rings.lock);
 }
 
 struct fw_log_module *fw_log_module_find(const char *name, size_t length,

@@ -100,6 +100,27 @@ static int evaluate(void)
     return evaluated;
 }
 
+/* Somebody else asks for more: up to a limit, and never for less than the operator. */
+static void test_raised(void **state)
+{
+    (void)state;
+    assert_int_equal(fw_log_set_level(NULL, FW_LOG_WARNING), 0);
+    assert_int_equal(fw_log_set_level("alpha", FW_LOG_DEBUG), 0);
+    fw_log_raise(FW_LOG_TRACE);
+    assert_false(FW_LOG_IS_ON(beta, NOTICE)); /* The limit is that of errors. */
+    fw_log_set_raise_limit(FW_LOG_INFO);
+    fw_log_raise(FW_LOG_TRACE);
+    assert_true(FW_LOG_IS_ON(beta, INFO));
+    assert_false(FW_LOG_IS_ON(beta, DEBUG));
+    assert_true(FW_LOG_IS_ON(alpha, DEBUG));
+    assert_false(FW_LOG_IS_ON(alpha, TRACE));
+    fw_log_raise(FW_LOG_ERROR);
+    assert_true(FW_LOG_IS_ON(beta, WARNING));
+    assert_false(FW_LOG_IS_ON(beta, NOTICE));
+    assert_true(FW_LOG_IS_ON(alpha, DEBUG));
+    fw_log_set_raise_limit(FW_LOG_ERROR);
+}
+
 static void test_levels(void **state)
 {
     (void)state;
@@ -364,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_levels, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_raised, setup, teardown),
         cmocka_unit_test_setup_teardown(test_module_that_comes_late, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_call_is_one_line, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_message, setup, teardown),

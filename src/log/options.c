@@ -2,7 +2,6 @@
 #include "log/options.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "log/arena.h"
@@ -18,6 +17,10 @@ const struct fw_option fw_log_options[] = {
     FW_OPTION_LIST(struct fw_log_config, module_level, .section = "log", .name = "module-level",
                    .value_name = "MODULE=LEVEL", .live = true,
                    .help = "another level for single modules"),
+    FW_OPTION_ENUM(struct fw_log_config, client_level, .section = "log", .name = "client-level",
+                   .default_text = "error", .names = fw_log_level_names, .live = true,
+                   .help = "how far clients may raise the level with the command verbosity; they "
+                           "cannot lower it"),
     FW_OPTION_STRING(struct fw_log_config, file, .section = "log", .name = "file",
                      .value_name = "FILE", .live = true,
                      .help = "append the log to this file instead of stderr; opened again on "
@@ -26,8 +29,9 @@ const struct fw_option fw_log_options[] = {
                    .default_text = "text", .names = format_names, .live = true,
                    .help = "write lines as text or as JSON objects"),
     FW_OPTION_SIZE(struct fw_log_config, rotate_size, .section = "log", .name = "rotate-size",
-                   .unit = "MiB", .default_text = "0", .max = INT64_C(1) << 40, .live = true,
-                   .help = "begin a new file when this one would grow larger; 0: never"),
+                   .unit = "MiB", .default_text = "64", .max = INT64_C(1) << 40, .live = true,
+                   .help = "begin a new file when this one would grow larger; 0: never. Lines are "
+                           "dropped and counted while that does not work"),
     FW_OPTION_UINT(struct fw_log_config, rotate_keep, .section = "log", .name = "rotate-keep",
                    .default_text = "5", .min = 1, .max = 1000, .unit = "files", .live = true,
                    .help = "old files to keep, as FILE.1, FILE.2, ..."),
@@ -126,11 +130,12 @@ int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reaso
     fw_log_set_json(config->format == FW_LOG_FORMAT_JSON);
     fw_log_set_rotation(config->rotate_size, (uint32_t)config->rotate_keep);
     fw_log_set_policy(config->policy, config->waiting_level);
+    fw_log_set_raise_limit(config->client_level);
     rc = fw_log_set_level(NULL, config->level);
     for (size_t i = 0; rc == 0 && i < list->count; i++) {
         rc = module_level_parse(list->items[i], &module, &level, reason);
         if (rc == 0) {
-            atomic_store_explicit(&module->level, level, memory_order_relaxed);
+            rc = fw_log_set_level(module->name, (enum fw_log_level)level);
         }
     }
     return rc;

@@ -19,6 +19,7 @@ enum fw_log_file_format { FW_LOG_FORMAT_TEXT, FW_LOG_FORMAT_JSON };
 struct fw_log_config {
     enum fw_log_level level;
     struct fw_option_list module_level; /* MODULE=LEVEL */
+    enum fw_log_level client_level;     /* As far as clients may raise the others. */
     const char *file;                   /* NULL or empty: stderr. */
     enum fw_log_file_format format;
     uint64_t rotate_size; /* 0: never. */

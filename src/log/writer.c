@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log/writer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -106,20 +107,24 @@ static void file_complain(const struct fw_reason *reason) FW_REQUIRES(writer.loc
     (void)!fw_appender_write(&writer.file, line, length, NULL, NULL);
 }
 
-static void file_rotate(size_t coming) FW_REQUIRES(writer.lock)
+/* Makes room for what is coming. False: there is none, and no new file can be begun. */
+static bool file_rotate(size_t coming) FW_REQUIRES(writer.lock)
 {
     if (writer.rotate_size == 0 || writer.file.size == 0 ||
         writer.file.size + coming <= writer.rotate_size) {
-        return;
+        return true;
     }
     struct fw_reason reason;
     if (fw_appender_rotate(&writer.file, writer.rotate_keep, &reason) == 0) {
         writer.rotate_told = false;
         fw_counter_increment(&fw_log_metrics.rotations);
-    } else if (!writer.rotate_told) {
+        return true;
+    }
+    if (!writer.rotate_told) {
         writer.rotate_told = true;
         file_complain(&reason);
     }
+    return false;
 }
 
 static int target_write(const char *lines, size_t size, size_t *done) FW_REQUIRES(writer.lock)
@@ -128,7 +133,10 @@ static int target_write(const char *lines, size_t size, size_t *done) FW_REQUIRE
         return writer.sink(writer.sink_context, lines, size, done);
     }
     if (writer.to_file) {
-        file_rotate(size);
+        if (!file_rotate(size)) {
+            *done = 0;
+            return -EFBIG;
+        }
         return fw_appender_write(&writer.file, lines, size, done, NULL);
     }
     return fw_stderr_write(lines, size, done);
