@@ -9,6 +9,11 @@ enum {
     /* Segments looked at for one that is hollow: some, or many if nothing else will do. */
     HOLLOW_LOOKS = 16,
     HOLLOW_LOOKS_MAX = 256,
+    /* Where nothing may be dropped: of many segments one that is at least so much dead, or of all.
+     */
+    DEAD_LOOKS = 4096,
+    DEAD_OF = 8,
+    DEAD_OF_ALL = 64,
 };
 
 static struct fw_segment *arena_segment(const struct fw_arena *arena, uint64_t index)
@@ -128,12 +133,12 @@ void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_q
     fw_mutex_unlock(&arena->lock);
 }
 
-/* The most hollow of some segments, if any is. */
-static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
+/* The most hollow of some segments, if one part in `of` of any is dead. */
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks, uint32_t of)
     FW_REQUIRES(arena->lock);
-static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
+static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks, uint32_t of)
 {
-    uint32_t dead_least = arena->segment_size / FW_SEGMENT_HOLLOW_OF;
+    uint32_t dead_least = arena->segment_size / of;
     struct fw_segment *best = NULL;
     for (uint64_t i = 0; i < looks && i < arena->fresh; i++) {
         arena->hand = arena->hand + 1 < arena->fresh ? arena->hand + 1 : 0;
@@ -147,17 +152,28 @@ static struct fw_segment *arena_hollow(struct fw_arena *arena, uint64_t looks)
     return best;
 }
 
-struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uint64_t share)
+static struct fw_segment *arena_oldest(struct fw_arena *arena, uint64_t share)
+    FW_REQUIRES(arena->lock);
+static struct fw_segment *arena_oldest(struct fw_arena *arena, uint64_t share)
+{
+    uint64_t all = arena->queue_count[FW_PROBATION] + arena->queue_count[FW_MAIN];
+    bool is_over = arena->queue_count[FW_MAIN] == 0 ||
+                   (arena->queue_count[FW_PROBATION] > all * share / FW_SHARE_ONE &&
+                    arena->since_main < FW_MAIN_EVERY);
+    arena->since_main = is_over ? arena->since_main + 1 : 0;
+    return segment_of(fw_list_first(&arena->queues[is_over ? FW_PROBATION : FW_MAIN]));
+}
+
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, enum fw_victim victim, uint64_t share)
 {
     fw_mutex_lock(&arena->lock);
-    struct fw_segment *segment = arena_hollow(arena, is_evicting ? HOLLOW_LOOKS : HOLLOW_LOOKS_MAX);
-    if (segment == NULL && is_evicting) {
-        uint64_t all = arena->queue_count[FW_PROBATION] + arena->queue_count[FW_MAIN];
-        bool is_over = arena->queue_count[FW_MAIN] == 0 ||
-                       (arena->queue_count[FW_PROBATION] > all * share / FW_SHARE_ONE &&
-                        arena->since_main < FW_MAIN_EVERY);
-        arena->since_main = is_over ? arena->since_main + 1 : 0;
-        segment = segment_of(fw_list_first(&arena->queues[is_over ? FW_PROBATION : FW_MAIN]));
+    struct fw_segment *segment = arena_hollow(
+        arena, victim == FW_VICTIM_OLDEST ? HOLLOW_LOOKS : HOLLOW_LOOKS_MAX, FW_SEGMENT_HOLLOW_OF);
+    if (segment == NULL && victim == FW_VICTIM_OLDEST) {
+        segment = arena_oldest(arena, share);
+    } else if (segment == NULL && victim == FW_VICTIM_DEAD) {
+        segment = arena_hollow(arena, DEAD_LOOKS, DEAD_OF);
+        segment = segment != NULL ? segment : arena_hollow(arena, arena->fresh, DEAD_OF_ALL);
     }
     if (segment != NULL) {
         fw_list_remove(&segment->link);

@@ -99,14 +99,21 @@ struct fw_segment *fw_arena_take(struct fw_arena *arena, bool is_cleaner);
 void fw_arena_seal(struct fw_arena *arena, struct fw_segment *segment, enum fw_queue queue,
                    uint32_t used);
 
+/* Which segment to clean, should none be hollow. */
+enum fw_victim {
+    FW_VICTIM_HOLLOW, /* None. */
+    FW_VICTIM_DEAD,   /* The one with the most dead records that is found. */
+    FW_VICTIM_OLDEST,
+};
+
 /*
  * Takes a segment out of its queue for cleaning: one that is hollow, a third or more of it dead, if
- * one is found; else, `is_evicting`, the oldest of PROBATION if that has more than its share, in
- * parts of FW_SHARE_ONE, or else the oldest of MAIN, which is also taken after FW_MAIN_EVERY of
- * PROBATION in a row: so what is no longer read leaves MAIN even while that is short of its share,
- * and its ghosts tell what its length is worth. NULL: there is none.
+ * one is found. Else, OLDEST, the oldest of PROBATION if that has more than its share, in parts of
+ * FW_SHARE_ONE, or else the oldest of MAIN, which is also taken after FW_MAIN_EVERY of PROBATION in
+ * a row: so what is no longer read leaves MAIN even while that is short of its share, and its
+ * ghosts tell what its length is worth. NULL: there is none.
  */
-struct fw_segment *fw_arena_victim(struct fw_arena *arena, bool is_evicting, uint64_t share);
+struct fw_segment *fw_arena_victim(struct fw_arena *arena, enum fw_victim victim, uint64_t share);
 
 /* Cleaning was given up: it is the first of its queue again. */
 void fw_arena_put_back(struct fw_arena *arena, struct fw_segment *segment);

@@ -24,7 +24,14 @@
 struct fw_budget {
     _Atomic uint64_t limit;
     _Atomic uint64_t used;
+    _Atomic uint64_t slack; /* How much more it may be for now. */
 };
+
+static inline uint64_t fw_budget_bound(const struct fw_budget *budget)
+{
+    return atomic_load_explicit(&budget->limit, memory_order_relaxed) +
+           atomic_load_explicit(&budget->slack, memory_order_relaxed);
+}
 
 /* Huge pages are for what is large: a part of 2 MiB may be a good part of a small table. */
 static inline enum fw_range_pages fw_budget_pages(const struct fw_budget *budget)
@@ -36,10 +43,10 @@ static inline enum fw_range_pages fw_budget_pages(const struct fw_budget *budget
 /* False: less than `margin` would be left. */
 static inline bool fw_budget_charge(struct fw_budget *budget, uint64_t bytes, uint64_t margin)
 {
-    uint64_t limit = atomic_load_explicit(&budget->limit, memory_order_relaxed);
+    uint64_t bound = fw_budget_bound(budget);
     uint64_t used = atomic_load_explicit(&budget->used, memory_order_relaxed);
     do {
-        if (used + bytes + margin > limit) {
+        if (used + bytes + margin > bound) {
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&budget->used, &used, used + bytes,
@@ -57,7 +64,12 @@ static inline void fw_budget_return(struct fw_budget *budget, uint64_t bytes)
 static inline bool fw_budget_has(const struct fw_budget *budget, uint64_t bytes)
 {
     return atomic_load_explicit(&budget->used, memory_order_relaxed) + bytes <=
-           atomic_load_explicit(&budget->limit, memory_order_relaxed);
+           fw_budget_bound(budget);
+}
+
+static inline bool fw_budget_has_slack(const struct fw_budget *budget)
+{
+    return atomic_load_explicit(&budget->slack, memory_order_relaxed) != 0;
 }
 
 /* The limit was lowered and more is still in use. */

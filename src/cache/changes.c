@@ -223,10 +223,12 @@ bool fw_change_next(const char **bytes, const char *end, struct fw_change *chang
     change->number = word & ((UINT64_C(1) << NUMBER_BITS) - 1);
     change->key_length = (uint8_t)at[HEADER - 1];
     change->key = at + HEADER;
-    bool is_right = change->kind == FW_CHANGE_FLUSH || change->kind == FW_CHANGE_LATER
-                        ? change->key_length == 0
-                        : (change->kind == FW_CHANGE_KEY || change->kind == FW_CHANGE_TOUCH) &&
-                              change->key_length > 0 && change->key_length <= FW_ITEM_KEY_MAX;
+    change->begin = at;
+    bool is_known = change->kind >= FW_CHANGE_KEY && change->kind <= FW_CHANGE_EVICTED_MAIN;
+    bool is_right =
+        change->kind == FW_CHANGE_FLUSH || change->kind == FW_CHANGE_LATER
+            ? change->key_length == 0
+            : is_known && change->key_length > 0 && change->key_length <= FW_ITEM_KEY_MAX;
     *bytes = change->key + change->key_length;
     return is_right && *bytes <= end;
 }

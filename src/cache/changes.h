@@ -65,6 +65,9 @@ enum fw_change_kind {
     FW_CHANGE_TOUCH,   /* Only its expiry time or its bits, and only if it still has the number. */
     FW_CHANGE_FLUSH,   /* All items with a lower number are gone. */
     FW_CHANGE_LATER,   /* A flush was put off, or is to come no more: look. */
+    /* Evicted, from PROBATION or from MAIN, with this number: what has a higher one came later. */
+    FW_CHANGE_EVICTED,
+    FW_CHANGE_EVICTED_MAIN,
 };
 
 /* One change, as read. The key lies in the reader's buffer. */
@@ -73,7 +76,13 @@ struct fw_change {
     uint8_t key_length; /* 0: FLUSH, LATER. */
     uint64_t number;
     const char *key;
+    const char *begin; /* The change itself ends with its key. */
 };
+
+static inline bool fw_change_is_eviction(const struct fw_change *change)
+{
+    return change->kind == FW_CHANGE_EVICTED || change->kind == FW_CHANGE_EVICTED_MAIN;
+}
 
 struct fw_changes {
     _Atomic uint32_t wants; /* Written under the lock. Writers look at it inside a hold. */

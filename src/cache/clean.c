@@ -20,7 +20,10 @@
  * Which of the two queues is cleaned depends on what share of memory each should have: share.h.
  *
  * A segment that is hollow is only compacted: its items are moved whatever their age, since it
- * gives memory all the same.
+ * gives memory all the same. In a replica all are: only its master drops items. What the master
+ * drops was written at about the same time, also here, so the segments of a replica become hollow
+ * one after the other, and what was read of what is left moves to the main queue as it did at the
+ * master.
  *
  * Should whole segments of the main queue be kept, one after the other, the next of them is dropped
  * as it is, or a cache whose items are all read all the time would be copied round and round for
@@ -41,19 +44,23 @@ enum {
     SWEEPS_PER_TURN = 3, /* While the main queue comes round once. */
 };
 
-static bool clean_begin(struct fw_table_local *local)
+static bool clean_begin(struct fw_table_local *local, bool is_urgent)
 {
     struct fw_table *table = local->table;
     struct fw_cleaning *cleaning = &local->cleaning;
+    bool evicts = fw_table_evicts(table);
+    enum fw_victim victim = evicts                            ? FW_VICTIM_OLDEST
+                            : is_urgent && table->is_evicting ? FW_VICTIM_DEAD
+                                                              : FW_VICTIM_HOLLOW;
     struct fw_segment *segment =
-        fw_arena_victim(&table->arena, table->is_evicting, fw_share_probation(&table->share));
+        fw_arena_victim(&table->arena, victim, fw_share_probation(&table->share));
     if (segment == NULL) {
         return false;
     }
     cleaning->segment = segment;
     cleaning->survived = 0;
     cleaning->next = fw_arena_memory(&table->arena, segment) + FW_SEGMENT_BEGIN;
-    cleaning->is_compacting = !table->is_evicting || fw_arena_is_hollow(&table->arena, segment);
+    cleaning->is_compacting = !evicts || fw_arena_is_hollow(&table->arena, segment);
     return true;
 }
 
@@ -75,7 +82,8 @@ static int clean_largeness(const struct fw_cleaning *cleaning, const struct fw_i
 static bool clean_keeps(const struct fw_table_local *local, const struct fw_item *item)
 {
     const struct fw_cleaning *cleaning = &local->cleaning;
-    if (cleaning->is_compacting || (item->bits & FW_ITEM_LOCKED) != 0) {
+    if (cleaning->is_compacting || (item->bits & FW_ITEM_LOCKED) != 0 ||
+        !fw_table_evicts(local->table)) {
         return true;
     }
     int age = item->bits & FW_ITEM_AGE;
@@ -97,21 +105,33 @@ static void clean_evict(struct fw_table_local *local, struct fw_bucket *bucket,
     if ((item->bits & FW_ITEM_FETCHED) == 0) {
         fw_local_count(&local->counts.evicted_unread, 1);
     }
-    fw_local_note(local, item);
+    enum fw_queue queue = local->cleaning.segment->queue;
+    local->noted++;
+    if (fw_changes_wants(&table->changes, FW_CHANGES_ON)) {
+        fw_changes_append(&table->changes,
+                          queue == FW_MAIN ? FW_CHANGE_EVICTED_MAIN : FW_CHANGE_EVICTED,
+                          fw_item_number(item), item->key, item->key_length);
+    }
     fw_local_bury(local, item);
     fw_bucket_remove(&table->buckets, bucket, slot, &local->stash);
-    enum fw_queue queue = local->cleaning.segment->queue;
     uint64_t items = fw_table_items(table);
     fw_ghost_add(&table->ghosts, hash, queue, items);
     fw_share_drop(&table->share, queue, items);
 }
 
-static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint64_t hash)
+/* Was it read since it came in, or known before? */
+static bool clean_is_used(const struct fw_item *item)
+{
+    return (item->bits & FW_ITEM_FETCHED) != 0 || (item->bits & FW_ITEM_AGE) < FW_ITEM_AGE_NEW;
+}
+
+static void clean_move(struct fw_table_local *local, struct fw_slot *slot, uint64_t hash,
+                       enum fw_queue queue)
 {
     struct fw_table *table = local->table;
     const struct fw_item *item = fw_local_item(local, fw_bucket_entry(slot));
     size_t size = fw_item_room(item);
-    struct fw_log *log = &local->logs[FW_MAIN];
+    struct fw_log *log = &local->logs[queue];
     struct fw_item *copy = fw_log_take(log, size);
     memcpy(copy, item, size);
     if (!local->cleaning.is_compacting) {
@@ -137,6 +157,9 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
      * room that those which are still to be moved will need.
      */
     bool has_room = fw_local_log_open(local, FW_MAIN, size, true);
+    /* In a replica what the master has not judged yet stays among what came in, if it can. */
+    bool may_stay = !fw_table_evicts(table) && local->cleaning.segment->queue == FW_PROBATION &&
+                    fw_local_log_open(local, FW_PROBATION, size, false);
     struct fw_bucket *bucket = fw_local_lock(local, hash);
     uint64_t place = fw_arena_place(&table->arena, item);
     uint64_t entry = fw_buckets_entry(&table->buckets, hash, place);
@@ -150,8 +173,8 @@ static size_t clean_record(struct fw_table_local *local, const struct fw_item *i
     } else if (fw_local_may_reclaim(local, fw_local_absence(local, item))) {
         fw_local_reclaim(local, bucket, slot);
     } else if (has_room && clean_keeps(local, item)) {
-        clean_move(local, slot, hash);
-    } else if (table->is_evicting) {
+        clean_move(local, slot, hash, may_stay && !clean_is_used(item) ? FW_PROBATION : FW_MAIN);
+    } else if (fw_table_evicts(table)) {
         clean_evict(local, bucket, slot, hash);
     } else {
         done = 0;
@@ -204,7 +227,7 @@ static void clean_raise_ages(struct fw_table_local *local, uint32_t record_count
     struct fw_table *table = local->table;
     uint64_t buckets = fw_buckets_count(&table->buckets);
     uint64_t count = buckets * record_count * SWEEPS_PER_TURN / fw_table_items(table) + 1;
-    fw_local_age(local, &local->cleaning.age_cursor,
+    fw_table_age(local, &local->cleaning.age_cursor,
                  (uint32_t)(count < AGED_MAX ? count : AGED_MAX));
 }
 
@@ -242,11 +265,11 @@ static enum clean_result clean_batch(struct fw_table_local *local)
     return CLEAN_GOES_ON;
 }
 
-bool fw_local_clean(struct fw_table_local *local, uint32_t record_count)
+bool fw_local_clean(struct fw_table_local *local, uint32_t record_count, bool is_urgent)
 {
     enum clean_result result = CLEAN_GOES_ON;
     for (uint32_t i = 0; i < record_count && result == CLEAN_GOES_ON; i += BATCH) {
-        if (local->cleaning.segment == NULL && !clean_begin(local)) {
+        if (local->cleaning.segment == NULL && !clean_begin(local, is_urgent)) {
             return false;
         }
         result = clean_batch(local);

@@ -210,7 +210,7 @@ static void test_main_turns(void **state)
     for (uint32_t i = 0; i < 2 * (FW_MAIN_EVERY + 1); i++) {
         segment = fw_arena_take(&arena, false);
         fw_arena_seal(&arena, segment, FW_PROBATION, FW_SEGMENT_BEGIN);
-        segment = fw_arena_victim(&arena, true, 0);
+        segment = fw_arena_victim(&arena, FW_VICTIM_OLDEST, 0);
         enum fw_queue queue = segment->queue;
         count[queue]++;
         assert_int_equal(queue, i % (FW_MAIN_EVERY + 1) == FW_MAIN_EVERY ? FW_MAIN : FW_PROBATION);

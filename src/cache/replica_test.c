@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Goal: what the table has for replicas: it can be emptied, flushed to a number and told which
- * numbers are taken; and what it drops by itself is written down.
+ * numbers are taken; what it drops by itself is written down; and that of a replica drops nothing,
+ * but moves its items together until there is no room at all.
  * Method: each by hand, with more large values in a bucket than can die in one hold, too.
  */
 #include <errno.h>
@@ -120,7 +121,7 @@ static void test_expired_items_are_kept(void **state)
     uint64_t cursor = 0;
     while (!fw_table_sweep(world.local, &cursor, 16, true)) {
     }
-    while (fw_local_clean(world.local, 1000)) {
+    while (fw_local_clean(world.local, 1000, true)) {
     }
     assert_int_equal(totals_of(&world).items, 100);
     assert_false(is_there(&world, 5));
@@ -180,18 +181,119 @@ static void test_evictions_are_written_down(void **state)
     }
     assert_true(totals_of(&world).evictions > STORES / 4);
     char batch[FW_CHANGES_BATCH];
-    uint64_t count = 0;
+    uint64_t count = 0, evicted = 0;
     int length;
     while ((length = fw_changes_read(changes, &position, batch)) > 0) {
         const char *next = batch;
         struct fw_change change;
         for (; next < batch + length; count++) {
             assert_true(fw_change_next(&next, batch + length, &change));
+            if (fw_change_is_eviction(&change)) {
+                evicted++;
+                assert_in_range(change.number, 1, STORES);
+            }
         }
     }
     assert_int_equal(length, 0);
     assert_int_equal(count, STORES + totals_of(&world).evictions);
+    assert_int_equal(evicted, totals_of(&world).evictions);
     fw_changes_leave(changes, 0, position);
+    world_end(&world);
+}
+
+/* Stores what comes next, up to `end`, while there is memory. Returns which could not be stored. */
+static uint64_t fill(struct world *world, uint64_t next, uint64_t end)
+{
+    while (next < end && fw_table_reserve(world->local, fw_item_size(sizeof(struct key_text), 200,
+                                                                     FW_ITEM_FIELDS))) {
+        store(world, next++, 200, 0);
+    }
+    return next;
+}
+
+static void evict(struct world *world, uint64_t number, bool is_main)
+{
+    struct key_text text = key_text(number);
+    struct fw_key key = key_of(world->local, &text);
+    struct fw_hold hold;
+    fw_table_hold(world->local, &hold, &key);
+    assert_non_null(hold.item);
+    fw_hold_evict(&hold, is_main);
+    fw_hold_release(&hold);
+}
+
+/*
+ * A replica has no room when it is full, and drops nothing. What its master drops here and there,
+ * less than would make any segment hollow, is room for as much again.
+ */
+static void test_a_replica_drops_nothing(void **state)
+{
+    (void)state;
+    struct world world = world_make(2 * MIB, true);
+    fw_table_keep_items(world.table, true);
+    uint64_t full = fill(&world, 0, UINT64_MAX);
+    assert_in_range(full, 4000, 12000);
+    assert_int_equal(totals_of(&world).items, full);
+    assert_int_equal(totals_of(&world).evictions, 0);
+    uint64_t dropped = 0;
+    for (uint64_t i = 5; i < full; i += 10) {
+        evict(&world, i, false);
+        dropped++;
+    }
+    uint64_t next = fill(&world, full, full + dropped - 100);
+    assert_int_equal(next, full + dropped - 100);
+    assert_int_equal(totals_of(&world).evictions, 0);
+    for (uint64_t i = 0; i < next; i++) {
+        assert_int_equal(is_there(&world, i), i >= full || i % 10 != 5);
+    }
+    world_end(&world);
+}
+
+/* On its own again it goes back to its limit, and what was read stays. */
+static void test_a_replica_becomes_independent(void **state)
+{
+    (void)state;
+    enum { READ_EVERY = 20 };
+    struct world world = world_make(2 * MIB, true);
+    fw_table_keep_items(world.table, true);
+    uint64_t full = fill(&world, 0, UINT64_MAX);
+    for (uint64_t i = 0; i < full; i += READ_EVERY) {
+        struct key_text text = key_text(i);
+        struct fw_key key = key_of(world.local, &text);
+        struct fw_hold hold;
+        fw_table_hold(world.local, &hold, &key);
+        fw_hold_access(&hold);
+        fw_hold_release(&hold);
+    }
+    assert_true(totals_of(&world).memory_used > totals_of(&world).memory_limit);
+    fw_table_keep_items(world.table, false);
+    assert_int_equal(fill(&world, full, full + full / 4), full + full / 4);
+    assert_true(totals_of(&world).memory_used <= totals_of(&world).memory_limit);
+    assert_true(totals_of(&world).evictions > full / 4);
+    for (uint64_t i = 0; i < full; i += READ_EVERY) {
+        assert_true(is_there(&world, i));
+    }
+    world_end(&world);
+}
+
+/* What the master has evicted is known when it comes back, as it is there. */
+static void test_evicted_keys_are_remembered(void **state)
+{
+    (void)state;
+    struct world world = world_make(8 * MIB, true);
+    fw_table_keep_items(world.table, true);
+    assert_int_equal(fill(&world, 0, 1000), 1000);
+    evict(&world, 7, true);
+    store(&world, 7, 200, 0);
+    store(&world, 1001, 200, 0);
+    for (uint64_t i = 7; i <= 1001; i += 994) {
+        struct key_text text = key_text(i);
+        struct fw_key key = key_of(world.local, &text);
+        struct fw_hold hold;
+        fw_table_hold(world.local, &hold, &key);
+        assert_int_equal(hold.item->bits & FW_ITEM_AGE, i == 7 ? 0 : FW_ITEM_AGE_NEW);
+        fw_hold_release(&hold);
+    }
     world_end(&world);
 }
 
@@ -204,6 +306,9 @@ int main(void)
         cmocka_unit_test(test_expired_items_are_kept),
         cmocka_unit_test(test_expired_items_are_written_down),
         cmocka_unit_test(test_evictions_are_written_down),
+        cmocka_unit_test(test_a_replica_drops_nothing),
+        cmocka_unit_test(test_a_replica_becomes_independent),
+        cmocka_unit_test(test_evicted_keys_are_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

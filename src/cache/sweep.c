@@ -12,6 +12,9 @@
 #include "cache/bucket.h"
 #include "cache/table_parts.h"
 
+/* How much more than its limit a table may take that keeps what others drop. */
+enum { SLACK_OF = 16, SLACK_SEGMENTS = 8 };
+
 static uint64_t reverse(uint64_t bits)
 {
     bits = (bits >> 1 & UINT64_C(0x5555555555555555)) | (bits & UINT64_C(0x5555555555555555)) << 1;
@@ -108,10 +111,21 @@ bool fw_table_sweep(struct fw_table_local *local, uint64_t *cursor, uint32_t buc
     return is_round;
 }
 
-void fw_local_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count)
+void fw_table_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count)
 {
     bool raise_ages = true;
     (void)go_round(local, cursor, bucket_count, sweep_entry, &raise_ages);
+    atomic_fetch_add_explicit(&local->table->aged, bucket_count, memory_order_relaxed);
+}
+
+uint64_t fw_table_aged(const struct fw_table *table)
+{
+    return atomic_load_explicit(&table->aged, memory_order_relaxed);
+}
+
+uint64_t fw_table_buckets(const struct fw_table *table)
+{
+    return fw_buckets_count(&table->buckets);
 }
 
 bool fw_table_collapse(struct fw_table *table)
@@ -162,6 +176,17 @@ void fw_table_keep_expired(struct fw_table *table, bool keeps)
 {
     /* Relaxed: see fw_local_may_reclaim(). */
     atomic_store_explicit(&table->keeps_expired, keeps, memory_order_relaxed);
+}
+
+void fw_table_keep_items(struct fw_table *table, bool keeps)
+{
+    uint64_t slack =
+        fw_table_memory(table) / SLACK_OF + (uint64_t)SLACK_SEGMENTS * table->arena.segment_size;
+    /* Relaxed, both: see fw_table_evicts(). Else fw_local_tend() takes it back by and by. */
+    if (keeps && table->is_evicting) {
+        atomic_store_explicit(&table->budget.slack, slack, memory_order_relaxed);
+    }
+    atomic_store_explicit(&table->keeps_items, keeps, memory_order_relaxed);
 }
 
 void fw_table_local_see_expired(struct fw_table_local *local, bool sees)

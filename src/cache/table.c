@@ -143,6 +143,11 @@ int fw_table_set_memory(struct fw_table *table, uint64_t memory)
     return 0;
 }
 
+uint64_t fw_table_memory(const struct fw_table *table)
+{
+    return atomic_load_explicit(&table->budget.limit, memory_order_relaxed);
+}
+
 int fw_table_local_create(struct fw_table_local **local, struct fw_table *table)
 {
     struct fw_table_local *made = aligned_alloc(alignof(struct fw_table_local), sizeof *made);
@@ -322,7 +327,7 @@ static bool local_resize(struct fw_table_local *local, int64_t items)
         int rc = fw_buckets_split(buckets, &local->stash, entry_hash, local);
         if (rc == -ENOMEM) {
             /* Buckets go before records: without them every item would be hard to find. */
-            return fw_arena_release(&table->arena, 0) || fw_local_clean(local, CLEAN_STEP);
+            return fw_arena_release(&table->arena, 0) || fw_local_clean(local, CLEAN_STEP, true);
         }
         return rc == 0;
     }
@@ -336,7 +341,28 @@ static bool local_resize(struct fw_table_local *local, int64_t items)
 /* Makes some memory free, or tries. False: there is no hope. */
 static bool memory_make(struct fw_table_local *local)
 {
-    return fw_bodies_release(&local->table->bodies) || fw_local_clean(local, CLEAN_STEP);
+    return fw_bodies_release(&local->table->bodies) || fw_local_clean(local, CLEAN_STEP, true);
+}
+
+/*
+ * It was a replica's, and has more than its limit. What it may have is lowered by steps, as memory
+ * is given back: at once there would be no room for what cleaning keeps, and all would be dropped.
+ */
+static void local_shrink(struct fw_table_local *local)
+{
+    struct fw_table *table = local->table;
+    struct fw_budget *budget = &table->budget;
+    uint64_t limit = fw_table_memory(table);
+    /* Relaxed, all: as in budget.h. */
+    uint64_t used = atomic_load_explicit(&budget->used, memory_order_relaxed);
+    uint64_t spare = (uint64_t)FW_ARENA_SPARE * table->arena.segment_size;
+    uint64_t needed = used > limit ? used - limit + spare : 0;
+    if (needed < atomic_load_explicit(&budget->slack, memory_order_relaxed)) {
+        atomic_store_explicit(&budget->slack, needed, memory_order_relaxed);
+    }
+    if (needed > 0) {
+        (void)(fw_arena_release(&table->arena, FW_ARENA_SPARE) || memory_make(local));
+    }
 }
 
 void fw_local_tend(struct fw_table_local *local)
@@ -361,10 +387,13 @@ void fw_local_tend(struct fw_table_local *local)
     if (local->bodies_max < OPEN_BODIES_MIN) {
         local->bodies_max = OPEN_BODIES_MIN;
     }
-    if (fw_budget_is_exceeded(&table->budget)) {
+    if (FW_UNLIKELY(fw_budget_has_slack(&table->budget) && fw_table_evicts(table))) {
+        local_shrink(local);
+    } else if (fw_budget_is_exceeded(&table->budget)) {
         (void)(fw_arena_release(&table->arena, 0) || memory_make(local));
     } else if (table->is_evicting && fw_arena_is_short(&table->arena)) {
-        (void)(fw_bodies_release_unused(&table->bodies) || fw_local_clean(local, CLEAN_STEP));
+        (void)(fw_bodies_release_unused(&table->bodies) ||
+               fw_local_clean(local, CLEAN_STEP, false));
     }
 }
 
@@ -845,6 +874,16 @@ void fw_hold_remove(struct fw_hold *hold)
     fw_bucket_remove(&local->table->buckets, hold->bucket, hold->slot, &local->stash);
     hold->item = NULL;
     hold->slot = NULL;
+}
+
+void fw_hold_evict(struct fw_hold *hold, bool is_main)
+{
+    struct fw_table *table = hold->local->table;
+    enum fw_queue queue = is_main ? FW_MAIN : FW_PROBATION;
+    uint64_t items = fw_table_items(table);
+    fw_hold_remove(hold);
+    fw_ghost_add(&table->ghosts, hold->key->hash, queue, items);
+    fw_share_drop(&table->share, queue, items);
 }
 
 void fw_hold_access(struct fw_hold *hold)

@@ -179,6 +179,9 @@ void fw_hold_note(struct fw_hold *hold);
 /* Takes the item out. hold->item is NULL then. */
 void fw_hold_remove(struct fw_hold *hold);
 
+/* The same in a replica whose master has evicted it, from its main queue or from the other. */
+void fw_hold_evict(struct fw_hold *hold, bool is_main);
+
 /* Marks it as read: clears its age, sets FETCHED and `accessed`. Writes only what changes. */
 void fw_hold_access(struct fw_hold *hold);
 
@@ -216,6 +219,15 @@ bool fw_table_is_used_up(const struct fw_table *table);
  * It is not shown either, but to a local that was told to see it, for the master may change it.
  */
 void fw_table_keep_expired(struct fw_table *table, bool keeps);
+
+/*
+ * For a replica whose master says what is evicted: nothing is dropped for want of memory. Cleaning
+ * moves what is alive together, as close as need be; if that does not make room there is none. It
+ * has the items that its master has, in other places, and with nothing to spare it would copy them
+ * round and round: so it may take a sixteenth more than the limit, and eight segments, until it is
+ * on its own.
+ */
+void fw_table_keep_items(struct fw_table *table, bool keeps);
 void fw_table_local_see_expired(struct fw_table_local *local, bool sees);
 
 /* A flush was put off, or is to come no more: for who replicates. */
@@ -233,6 +245,16 @@ struct fw_changes *fw_table_changes(struct fw_table *table);
 /* memcached's cache_memlimit: may be lowered, then items are dropped by and by. -EINVAL: too small.
  */
 FW_MUST_CHECK int fw_table_set_memory(struct fw_table *table, uint64_t memory);
+uint64_t fw_table_memory(const struct fw_table *table); /* Any thread. */
+
+/*
+ * For who replicates how popular items are. How many buckets have had their items' ages raised,
+ * ever, and how many there are. And raises them in so many, going on from `*cursor`; what has
+ * expired is removed.
+ */
+uint64_t fw_table_aged(const struct fw_table *table);
+uint64_t fw_table_buckets(const struct fw_table *table);
+void fw_table_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count);
 
 /*
  * Sweeps and cleans ahead: goes on from `*cursor` (0 at first), looks at `bucket_count` buckets at

@@ -48,12 +48,14 @@ struct fw_table {
     struct fw_changes changes; /* Beside what is constant: what writers look at hardly changes. */
     atomic_bool is_used_up;    /* The numbers are. */
     atomic_bool keeps_expired; /* It is a replica's: what expires stays until the master says so. */
+    atomic_bool keeps_items;   /* And so does everything else: cleaning only compacts. */
 
     struct fw_buckets buckets;
     struct fw_arena arena;
     struct fw_bodies bodies;
     struct fw_budget budget;
     struct fw_share share;
+    _Atomic uint64_t aged; /* Buckets whose ages were raised, ever. Relaxed: a figure. */
 
     alignas(FW_CACHE_LINE) _Atomic uint64_t flushed; /* Items with a lower number are gone. */
     alignas(FW_CACHE_LINE) _Atomic uint64_t next;    /* The next number. */
@@ -179,6 +181,12 @@ static inline bool fw_local_may_reclaim(const struct fw_table_local *local, enum
             !atomic_load_explicit(&local->table->keeps_expired, memory_order_relaxed));
 }
 
+/* May items be dropped that are alive? Relaxed: as above. */
+static inline bool fw_table_evicts(const struct fw_table *table)
+{
+    return table->is_evicting && !atomic_load_explicit(&table->keeps_items, memory_order_relaxed);
+}
+
 /* Counts a record as gone, and its body, and erases it. The entry is the caller's business. */
 void fw_local_bury(struct fw_table_local *local, struct fw_item *item);
 
@@ -201,13 +209,9 @@ static inline struct fw_item *fw_log_take(struct fw_log *log, size_t size)
 /*
  * Cleans: looks at `record_count` records at the most, about, and stops earlier when a segment has
  * become free or a body was dropped. False: there is nothing to clean, or it cannot be moved.
+ * `is_urgent`: where nothing may be dropped, also segments are compacted that give little memory.
  */
-bool fw_local_clean(struct fw_table_local *local, uint32_t record_count);
-
-/*
- * Raises the ages of the items in some buckets, going on from `*cursor`, and removes what expired.
- */
-void fw_local_age(struct fw_table_local *local, uint64_t *cursor, uint32_t bucket_count);
+bool fw_local_clean(struct fw_table_local *local, uint32_t record_count, bool is_urgent);
 
 /* How many items the table has, about. */
 static inline uint64_t fw_table_items(const struct fw_table *table)

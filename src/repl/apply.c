@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "repl/apply.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "cache/changes.h"
 #include "io/clock.h"
 
 #define AHEAD_MIN        (UINT64_C(1) << 30)
@@ -36,6 +38,10 @@ static void item_finish(struct fw_item *item, const struct fw_repl_message *mess
     fw_item_set_expires(item, expires);
     item->bits &= (uint8_t)~FW_REPL_BITS;
     item->bits |= (uint8_t)(message->opaque & FW_REPL_BITS);
+    if ((message->opaque & FW_REPL_AGED) != 0) {
+        item->bits &= (uint8_t)~FW_REPL_AGE_BITS;
+        item->bits |= (uint8_t)(message->opaque & FW_REPL_AGE_BITS);
+    }
     if (message->cas != 0) { /* Else the master is none of ours, and the number is our own. */
         fw_item_set_number(item, number);
     }
@@ -44,8 +50,8 @@ static void item_finish(struct fw_item *item, const struct fw_repl_message *mess
     }
 }
 
-static void apply_set(struct fw_cache_local *local, const struct fw_repl_message *message,
-                      struct fw_body *body)
+static int apply_set(struct fw_cache_local *local, const struct fw_repl_message *message,
+                     struct fw_body *body)
 {
     struct fw_key key = fw_table_key(local->table, message->key, message->key_length);
     uint32_t expires = fw_cache_expiry(local, message->expires);
@@ -56,7 +62,7 @@ static void apply_set(struct fw_cache_local *local, const struct fw_repl_message
             fw_body_unref(local->table, body);
         }
         apply_delete(local, &key);
-        return;
+        return -ENOSPC;
     }
     struct fw_hold hold;
     struct fw_item *item;
@@ -69,19 +75,47 @@ static void apply_set(struct fw_cache_local *local, const struct fw_repl_message
     }
     item_finish(item, message, expires);
     fw_hold_release(&hold);
+    return 0;
 }
 
-static void apply_touch(struct fw_cache_local *local, const struct fw_repl_message *message)
+static int apply_touch(struct fw_cache_local *local, const struct fw_repl_message *message)
 {
     struct fw_key key = fw_table_key(local->table, message->key, message->key_length);
     struct fw_hold hold;
-    fw_table_hold_to_expire(local->table, &hold, &key);
+    int rc = 0;
+    if (!fw_table_hold_with(local->table, &hold, &key, FW_ITEM_EXPIRES, 0) && hold.item != NULL &&
+        (hold.item->fields & FW_ITEM_EXPIRES) == 0) {
+        fw_hold_remove(&hold); /* There is no memory to note when it expires. */
+        rc = -ENOSPC;
+    }
     if (hold.item != NULL) {
         fw_item_set_expires(hold.item, fw_cache_expiry(local, message->expires));
         hold.item->bits &= (uint8_t)~FW_REPL_BITS;
         hold.item->bits |= (uint8_t)(message->opaque & FW_REPL_BITS);
     }
     fw_hold_release(&hold);
+    return rc;
+}
+
+/* What the master has evicted, unless it was written again since. 0 or -EPROTO. */
+static int apply_evicted(struct fw_cache_local *local, const struct fw_repl_message *message)
+{
+    const char *next = message->value;
+    const char *end = next + message->value_length;
+    while (next < end) {
+        struct fw_change change;
+        struct fw_hold hold;
+        if (!fw_change_next(&next, end, &change) || !fw_change_is_eviction(&change)) {
+            return -EPROTO;
+        }
+        struct fw_key key = fw_table_key(local->table, change.key, change.key_length);
+        fw_table_hold(local->table, &hold, &key);
+        if (hold.item != NULL && fw_item_number(hold.item) <= change.number) {
+            fw_hold_evict(&hold, change.kind == FW_CHANGE_EVICTED_MAIN);
+        }
+        fw_hold_release(&hold);
+    }
+    return 0;
 }
 
 static void apply_later(struct fw_cache_local *local, uint32_t seconds)
@@ -92,14 +126,15 @@ static void apply_later(struct fw_cache_local *local, uint32_t seconds)
                           at < UINT32_MAX ? (uint32_t)at : UINT32_MAX, memory_order_relaxed);
 }
 
-static void apply(struct fw_cache_local *local, const struct fw_repl_message *message)
+static int apply(struct fw_cache_local *local, const struct fw_repl_message *message)
 {
     FW_ASSERT(!message->is_large);
     struct fw_key key;
+    int rc = 0;
     switch (message->opcode) {
     case FW_REPL_SET:
     case FW_REPL_SETQ:
-        apply_set(local, message, NULL);
+        rc = apply_set(local, message, NULL);
         break;
     case FW_REPL_DELETE:
     case FW_REPL_DELETEQ:
@@ -107,7 +142,10 @@ static void apply(struct fw_cache_local *local, const struct fw_repl_message *me
         apply_delete(local, &key);
         break;
     case FW_REPL_TOUCH:
-        apply_touch(local, message);
+        rc = apply_touch(local, message);
+        break;
+    case FW_REPL_EVICTED:
+        rc = apply_evicted(local, message);
         break;
     case FW_REPL_FLUSHQ:
         if (message->cas != 0) {
@@ -123,23 +161,28 @@ static void apply(struct fw_cache_local *local, const struct fw_repl_message *me
     case FW_REPL_HELLO:
     case FW_REPL_CHALLENGE:
     case FW_REPL_PROOF:
+    case FW_REPL_READ:
+    case FW_REPL_ABOUT:
         break;
     }
+    return rc;
 }
 
-void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message)
+int fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message)
 {
     /* What has expired by our clock may be alive at the master, which touches it then. */
     fw_table_local_see_expired(local->table, true);
-    apply(local, message);
+    int rc = apply(local, message);
     fw_table_local_see_expired(local->table, false);
+    return rc;
 }
 
-void fw_repl_apply_large(struct fw_cache_local *local, const struct fw_repl_message *message,
-                         struct fw_body *body)
+int fw_repl_apply_large(struct fw_cache_local *local, const struct fw_repl_message *message,
+                        struct fw_body *body)
 {
     FW_ASSERT(message->is_large && body->length == message->value_length);
     fw_table_local_see_expired(local->table, true);
-    apply_set(local, message, body);
+    int rc = apply_set(local, message, body);
     fw_table_local_see_expired(local->table, false);
+    return rc;
 }

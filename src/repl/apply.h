@@ -5,7 +5,8 @@
  *
  * A message tells what is, not what was done, so applying one twice does no harm, and neither does
  * one that comes late as long as a newer one of the same key follows. What cannot be stored for
- * want of memory is removed: better a miss than an old value.
+ * want of memory is removed: better a miss than an old value; and that is told, since the copy is
+ * not whole any more.
  *
  * Threads: those of the local.
  */
@@ -13,6 +14,7 @@
 
 #include <stdint.h>
 
+#include "base/base.h"
 #include "cache/cache.h"
 #include "repl/stream.h"
 
@@ -37,9 +39,13 @@
  */
 uint64_t fw_repl_numbers_ahead(int64_t silence_ns);
 
-/* SetQ, DeleteQ, Touch, FlushQ and their like; others do nothing. Its value is all there. */
-void fw_repl_apply(struct fw_cache_local *local, const struct fw_repl_message *message);
+/*
+ * SetQ, DeleteQ, Touch, FlushQ and their like; others do nothing. Its value is all there. Returns
+ * 0, -ENOSPC: an item is missing now for want of memory; or -EPROTO: it makes no sense.
+ */
+FW_MUST_CHECK int fw_repl_apply(struct fw_cache_local *local,
+                                const struct fw_repl_message *message);
 
-/* SetQ with a value that came to a body, whose reference is taken over. */
-void fw_repl_apply_large(struct fw_cache_local *local, const struct fw_repl_message *message,
-                         struct fw_body *body);
+/* SetQ with a value that came to a body, whose reference is taken over. 0 or -ENOSPC. */
+FW_MUST_CHECK int fw_repl_apply_large(struct fw_cache_local *local,
+                                      const struct fw_repl_message *message, struct fw_body *body);

@@ -3,6 +3,7 @@
  * What replication shows of itself: `stats replication`, and the same in the registry, where a
  * slave's figures are labelled with its address.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,7 +62,8 @@ static void slave_look(const struct fw_repl *repl, const struct fw_repl_slot *sl
     }
     /* Relaxed, all: figures. */
     slave->is_ours = atomic_load_explicit(&slot->is_ours, memory_order_relaxed);
-    slave->is_complete = slave->state == FW_REPL_LINK_STREAMING;
+    slave->is_complete = slave->state == FW_REPL_LINK_STREAMING &&
+                         !atomic_load_explicit(&slot->is_partial, memory_order_relaxed);
     slave->sent = atomic_load_explicit(&slot->sent, memory_order_relaxed);
     slave->confirmed = atomic_load_explicit(&slot->confirmed, memory_order_relaxed);
     slave->bytes_sent = atomic_load_explicit(&slot->bytes_sent, memory_order_relaxed);
@@ -143,6 +145,20 @@ static void rows_slave(const struct rows *rows, const struct slave *slave)
     row(rows, "bytes_sent", "%" PRIu64, slave->bytes_sent);
 }
 
+/* Why a slave has no link, or its copy is not whole; NULL: for no special reason. */
+static const char *hindrance_text(const struct fw_repl *repl)
+{
+    /* Relaxed: a figure. */
+    switch (atomic_load_explicit(&repl->followed.hindrance, memory_order_relaxed)) {
+    case -E2BIG:
+        return "less memory than the master";
+    case -ENOSPC:
+        return "an item did not fit in memory";
+    default:
+        return NULL;
+    }
+}
+
 static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
 {
     static const char *const states[] = {
@@ -159,6 +175,9 @@ static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
     row(rows, "link", "%s",
         states[atomic_load_explicit(&repl->followed.state, memory_order_relaxed)]);
     row(rows, "age_ms", "%" PRId64, age >= 0 ? age / FW_NS_PER_MS : -1);
+    if (hindrance_text(repl) != NULL) {
+        row(rows, "reason", "%s", hindrance_text(repl));
+    }
 }
 
 void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context)

@@ -22,6 +22,10 @@ enum { APPLY_MAX = 64, CLEAR_BUCKETS = 32, RECEIVES_MAX = 4 };
 #define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
 #define GREETING_NS  (INT64_C(2) * FW_NS_PER_S)
 
+/* Before it tries again what cannot succeed by itself, and what may but costs a whole copy. */
+#define HINDERED_NS     (INT64_C(5) * FW_NS_PER_S)
+#define OVERFLOW_NS_MAX (INT64_C(60) * FW_NS_PER_S)
+
 enum {
     FOLLOW_CONNECT = FW_PHASE_FIRST,
     FOLLOW_GREET,
@@ -112,9 +116,10 @@ static void follow_send(struct fw_repl_follow *follow)
     while (!follow->is_sending && follow->error == 0) {
         if (follow->unsent.iov_len == 0 && follow->has_answer) {
             follow->has_answer = false;
-            follow->unsent = (struct iovec){
-                .iov_base = follow->output,
-                .iov_len = fw_repl_put_mark_answer(follow->output, follow->answer_opaque)};
+            follow->unsent =
+                (struct iovec){.iov_base = follow->output,
+                               .iov_len = fw_repl_put_mark_answer(
+                                   follow->output, follow->answer_opaque, !follow->is_smaller)};
         }
         int64_t now = fw_fom_now(&follow->fom);
         if (follow->unsent.iov_len == 0 && follow->is_other &&
@@ -237,6 +242,48 @@ static void follow_say_hello(struct fw_repl_follow *follow)
     follow->unsent = (struct iovec){.iov_base = follow->output,
                                     .iov_len = fw_repl_put_hello(follow->output, &greeting)};
     follow->has_greeted = true;
+    follow->is_keeping = false; /* Unless the master says what it drops. */
+}
+
+/* Why the copy is not whole, or why there is no link; 0: no reason. Relaxed: it is only shown. */
+static void follow_set_hindrance(struct fw_repl_follow *follow, int hindrance)
+{
+    atomic_store_explicit(&follow->repl->followed.hindrance, hindrance, memory_order_relaxed);
+}
+
+/* The master says what it is. 0, or -E2BIG: this one has less memory. */
+static int follow_measure(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    const struct fw_repl_about about = fw_repl_about_read(message);
+    struct fw_table *table = follow->local->cache->table;
+    uint64_t own = fw_table_memory(table);
+    bool is_smaller = own < about.memory;
+    if (is_smaller) {
+        follow_set_hindrance(follow, -E2BIG);
+    }
+    if (is_smaller && !follow->repl->config.allows_smaller) {
+        return -E2BIG;
+    }
+    if (is_smaller && !follow->is_smaller) {
+        FW_LOG(repl, WARNING,
+               "this server has %" PRIu64 " MiB, less than the %" PRIu64
+               " MiB of its master: its copy will not be whole",
+               own >> 20, about.memory >> 20);
+        atomic_store(&follow->repl->followed.is_torn, true);
+    }
+    follow->is_smaller = is_smaller;
+    follow->is_keeping = !is_smaller;
+    fw_table_keep_items(table, follow->is_keeping);
+    return 0;
+}
+
+/* An item did not fit: the copy is not whole any more. Why the link ends. */
+static int follow_overflow(struct fw_repl_follow *follow)
+{
+    atomic_store(&follow->repl->followed.is_torn, true);
+    follow_set_hindrance(follow, -ENOSPC);
+    fw_repl_count(&follow->repl->metrics.overflows, 1);
+    return -ENOSPC;
 }
 
 static enum fw_step follow_begin(struct fw_repl_follow *follow,
@@ -252,6 +299,7 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     follow->is_other = !message->is_answer;
     fw_table_keep_expired(follow->local->cache->table,
                           (message->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0);
+    fw_table_keep_items(follow->local->cache->table, follow->is_keeping);
     if (goes_on) { /* In the same history. */
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         return fw_fom_goto(&follow->fom, FOLLOW_APPLY);
@@ -335,6 +383,35 @@ static int follow_hear_proof(struct fw_repl_follow *follow, const struct fw_repl
     return rc == 0 ? 1 : rc;
 }
 
+/* One message of the greeting. 0: there is more to come; 1: there is not; or why the link ends. */
+static int follow_greeted(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    int rc = follow_hear_proof(follow, message);
+    if (rc != 0) {
+        return rc < 0 ? rc : 0;
+    }
+    if (follow->is_greeted) {
+        if (message->is_answer || message->opcode != FW_REPL_ABOUT) {
+            return -EPROTO;
+        }
+        follow->input_begin += (uint32_t)message->size;
+        rc = follow_measure(follow, message);
+        return rc == 0 ? 1 : rc;
+    }
+    bool is_others = !message->is_answer && message->opcode != FW_REPL_HELLO;
+    follow->answer = *message;
+    if (message->opcode == FW_REPL_HELLO && message->is_answer &&
+        message->version == FW_REPL_VERSION) {
+        follow->input_begin += (uint32_t)message->size;
+        follow->is_greeted = true;
+        return (message->knows & (uint32_t)FW_REPL_KNOWS_MEMORY) != 0 ? 0 : 1;
+    }
+    if (is_others && follow->repl->config.admits_others) {
+        return 1; /* It is applied when all else is forgotten. */
+    }
+    return is_others ? -EOPNOTSUPP : -EPROTONOSUPPORT;
+}
+
 static enum fw_step follow_greet(struct fw_repl_follow *follow)
 {
     struct fw_fom *fom = &follow->fom;
@@ -348,28 +425,17 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
     follow_send(follow);
     for (;;) {
         enum fw_repl_decoded decoded = input_look(follow, &message);
-        int heard = decoded == FW_REPL_MESSAGE ? follow_hear_proof(follow, &message) : 0;
+        int heard = decoded == FW_REPL_MESSAGE   ? follow_greeted(follow, &message)
+                    : decoded == FW_REPL_DAMAGED ? -EPROTONOSUPPORT
+                                                 : 0;
         if (heard == -EAGAIN) {
             break;
         }
         if (heard != 0) {
-            if (heard < 0) {
-                return follow_end(follow, heard);
-            }
+            return heard > 0 ? follow_begin(follow, &follow->answer) : follow_end(follow, heard);
+        }
+        if (decoded == FW_REPL_MESSAGE) {
             continue;
-        }
-        if (decoded == FW_REPL_MESSAGE && message.opcode == FW_REPL_HELLO && message.is_answer &&
-            message.version == FW_REPL_VERSION) {
-            follow->input_begin += (uint32_t)message.size;
-            return follow_begin(follow, &message);
-        }
-        bool is_others =
-            decoded == FW_REPL_MESSAGE && !message.is_answer && message.opcode != FW_REPL_HELLO;
-        if (is_others && follow->repl->config.admits_others) {
-            return follow_begin(follow, &message); /* It is applied when all else is forgotten. */
-        }
-        if (decoded != FW_REPL_MORE) {
-            return follow_end(follow, is_others ? -EOPNOTSUPP : -EPROTONOSUPPORT);
         }
         int rc = follow->error != 0 ? follow->error : follow_receive(follow);
         if (rc == -EAGAIN) {
@@ -417,10 +483,13 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
     /* Seq-cst, and before the copy is called whole: see follow_begin(). */
     atomic_store(&followed->position, message->cas);
     if ((message->opaque & FW_REPL_MARK_WHOLE) != 0) {
-        if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed)) {
-            FW_LOG(repl, NOTICE, "the copy is whole");
+        if (!follow->is_smaller) {
+            if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed)) {
+                FW_LOG(repl, NOTICE, "the copy is whole");
+            }
+            atomic_store(&followed->is_torn, false);
+            follow_set_hindrance(follow, 0);
         }
-        atomic_store(&followed->is_torn, false);
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         if ((message->opaque & FW_REPL_MARK_CURRENT) != 0) {
             atomic_store_explicit(&followed->current_ns, fw_fom_now(&follow->fom),
@@ -431,8 +500,8 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
     follow->answer_opaque = message->opaque;
 }
 
-/* A value that goes to a body: as much as is in the input; the rest is received there. */
-static void body_begin(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+/* A value that goes to a body: the rest is received there. 0 or a negative errno. */
+static int body_begin(struct fw_repl_follow *follow, const struct fw_repl_message *message)
 {
     follow->pending = *message;
     memcpy(follow->pending_key, message->key, message->key_length);
@@ -440,17 +509,18 @@ static void body_begin(struct fw_repl_follow *follow, const struct fw_repl_messa
     follow->pending.value = NULL;
     follow->body_filled = 0;
     follow->body = fw_body_create(follow->local->table, message->value_length);
-    if (follow->body == NULL) { /* Better a miss than an old value. */
-        struct fw_repl_message removal = {.opcode = FW_REPL_DELETEQ,
-                                          .key = follow->pending_key,
-                                          .key_length = message->key_length};
-        fw_repl_apply(follow->local, &removal);
-        follow->skip = message->value_length;
+    if (follow->body != NULL) {
+        return 0;
     }
+    struct fw_repl_message removal = {
+        .opcode = FW_REPL_DELETEQ, .key = follow->pending_key, .key_length = message->key_length};
+    int rc = fw_repl_apply(follow->local, &removal); /* Better a miss than an old value. */
+    follow->skip = message->value_length;
+    return rc == 0 ? -ENOSPC : rc;
 }
 
-/* Goes on with a large value. True: it is all there, or nothing of it is wanted. */
-static bool body_go_on(struct fw_repl_follow *follow)
+/* Goes on with a large value. 1: it is all there, or nothing of it is wanted; 0: not yet. */
+static int body_go_on(struct fw_repl_follow *follow)
 {
     uint32_t there = follow->input_end - follow->input_begin;
     uint32_t wanted =
@@ -465,40 +535,52 @@ static bool body_go_on(struct fw_repl_follow *follow)
     }
     follow->input_begin += count;
     if (count < wanted) {
-        return false;
+        return 0;
     }
     if (follow->body != NULL) {
         struct fw_body *body = follow->body;
         follow->body = NULL;
-        fw_repl_apply_large(follow->local, &follow->pending, body);
+        int rc = fw_repl_apply_large(follow->local, &follow->pending, body);
+        return rc == 0 ? 1 : rc;
     }
-    return true;
+    return 1;
 }
 
-/* Applies one message, or a part of a large one. FW_REPL_MORE: not enough has come. */
-static enum fw_repl_decoded follow_take(struct fw_repl_follow *follow)
+/* Applies a message that is all there but for a large value. 0 or a negative errno. */
+static int follow_do(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    fw_repl_count(&follow->repl->metrics.messages_received, 1);
+    switch ((int)message->opcode) {
+    case FW_REPL_NOOP:
+        follow_marked(follow, message);
+        return 0;
+    case FW_REPL_READ:
+        return fw_repl_ageing_apply(&follow->ageing, follow->local, message);
+    case FW_REPL_ABOUT:
+        return follow_measure(follow, message);
+    default:
+        return message->is_large ? body_begin(follow, message)
+                                 : fw_repl_apply(follow->local, message);
+    }
+}
+
+/* Takes one message, or a part of a large one. 1: it did; 0: not enough has come; or an error. */
+static int follow_take(struct fw_repl_follow *follow)
 {
     struct fw_repl_message message;
     if (follow->body != NULL || follow->skip > 0) {
-        return body_go_on(follow) ? FW_REPL_MESSAGE : FW_REPL_MORE;
+        return body_go_on(follow);
     }
     enum fw_repl_decoded decoded = input_look(follow, &message);
-    if (decoded != FW_REPL_MESSAGE) {
-        return decoded;
+    if (decoded == FW_REPL_MORE) {
+        return 0;
     }
-    if (message.is_answer || message.opcode == FW_REPL_HELLO) {
-        return FW_REPL_DAMAGED;
+    if (decoded == FW_REPL_DAMAGED || message.is_answer || message.opcode == FW_REPL_HELLO) {
+        return -EPROTO;
     }
     follow->input_begin += (uint32_t)message.size;
-    fw_repl_count(&follow->repl->metrics.messages_received, 1);
-    if (message.opcode == FW_REPL_NOOP) {
-        follow_marked(follow, &message);
-    } else if (message.is_large) {
-        body_begin(follow, &message);
-    } else {
-        fw_repl_apply(follow->local, &message);
-    }
-    return FW_REPL_MESSAGE;
+    int rc = follow_do(follow, &message);
+    return rc == 0 ? 1 : rc;
 }
 
 static enum fw_step follow_apply(struct fw_repl_follow *follow)
@@ -510,11 +592,14 @@ static enum fw_step follow_apply(struct fw_repl_follow *follow)
     }
     fw_cache_local_set_time(follow->local, fw_fom_now(fom));
     for (uint32_t i = 0; i < APPLY_MAX; i++) {
-        enum fw_repl_decoded decoded = follow_take(follow);
-        if (decoded == FW_REPL_DAMAGED) {
-            return follow_end(follow, -EPROTO);
+        int taken = follow_take(follow);
+        if (taken == -ENOSPC && follow->is_keeping) {
+            return follow_end(follow, follow_overflow(follow));
         }
-        if (decoded == FW_REPL_MORE) {
+        if (taken < 0 && taken != -ENOSPC) {
+            return follow_end(follow, taken);
+        }
+        if (taken == 0) {
             int rc = receives++ < RECEIVES_MAX ? follow_receive(follow) : 0;
             if (rc == -EAGAIN) {
                 goto dry;
@@ -560,6 +645,11 @@ static const char *error_text(int error)
                "the address of the master's --repl-port, which is another than that for clients";
     case -EOPNOTSUPP:
         return "it does not greet, as other servers than Fairway; see --repl-admit-others";
+    case -E2BIG:
+        return "it has more memory than this server, which could not keep all items; give this one "
+               "as much (-m), or allow that with --repl-smaller";
+    case -ENOSPC:
+        return "an item did not fit in the memory of this server, so its copy is not whole";
     case -ECONNABORTED:
         return "it closed the connection without a greeting; its log says why";
     default:
@@ -586,6 +676,20 @@ static void follow_say_why(struct fw_repl_follow *follow)
     FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address, error_text(error));
 }
 
+/* How long to wait before the next attempt. */
+static int64_t follow_patience(struct fw_repl_follow *follow)
+{
+    int64_t pause_ns = 0;
+    if (follow->error == -E2BIG) {
+        pause_ns = HINDERED_NS;
+    } else if (follow->error == -ENOSPC) {
+        pause_ns = follow->overflow_ns > HINDERED_NS ? follow->overflow_ns : HINDERED_NS;
+        follow->overflow_ns = 2 * pause_ns < OVERFLOW_NS_MAX ? 2 * pause_ns : OVERFLOW_NS_MAX;
+    }
+    int64_t retry_ns = follow->repl->config.retry_ns;
+    return pause_ns > retry_ns ? pause_ns : retry_ns;
+}
+
 /* In CLOSE and in FAILED. */
 static enum fw_step follow_close(struct fw_repl_follow *follow)
 {
@@ -607,7 +711,10 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     if (fom->phase == FW_PHASE_FAILED || follow_must_end(follow)) {
         return fw_fom_finish(fom);
     }
+    follow->pause_ns = follow_patience(follow);
     follow->is_closing = false;
+    follow->is_greeted = false;
+    follow->is_smaller = false;
     follow->is_connected = false;
     follow->is_waiting = false;
     follow->is_sending = false;
@@ -628,7 +735,7 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
 static enum fw_step follow_pause(struct fw_repl_follow *follow)
 {
     struct fw_fom *fom = &follow->fom;
-    int64_t deadline = follow->heard_ns + follow->repl->config.retry_ns;
+    int64_t deadline = follow->heard_ns + follow->pause_ns;
     if (follow_must_end(follow)) {
         return fw_fom_goto(fom, FOLLOW_CLOSE);
     }

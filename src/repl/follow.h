@@ -10,6 +10,12 @@
  *   CLEAR  the master will send a copy: forgets everything first, some buckets at a time
  *   APPLY  applies messages, some per tick, and answers marks
  *
+ * It forgets only what the master says (cache/table.h, fw_table_keep_items()). Should an item not
+ * fit all the same, the copy is not whole any more: that is told, the link ends, and after a while
+ * the next greeting asks for another copy, which lies closer in memory. A server with less memory
+ * than its master would always come to that, so it does not follow, unless it was allowed to. Then
+ * it evicts by itself, its copy never counts as whole, and it confirms nothing.
+ *
  * While it is away it keeps what it has and where it was (struct fw_repl_followed), so that it can
  * go on from there. That is known only when a mark has said that the copy is whole; until then the
  * table is torn, and the next greeting asks for a copy.
@@ -25,6 +31,7 @@
 #include <fairway/engine.h>
 
 #include "io/reactor.h"
+#include "repl/ages.h"
 #include "repl/repl.h"
 #include "repl/stream.h"
 
@@ -47,18 +54,25 @@ struct fw_repl_follow {
     bool has_greeted; /* Its HELLO is on its way or there. */
     bool has_proven;  /* That it knows the secret: told to the master. */
     bool is_proven;   /* The master has, too. */
+    bool is_greeted;  /* The master has answered, and will say what it is. */
+    bool is_smaller;  /* It has less memory than the master, and is allowed to. */
+    bool is_keeping;  /* It drops nothing by itself. */
     int told_error;   /* Why there is no link, as the log was told last; 0: there is one. */
     bool has_answer;  /* To a mark: to be sent. */
     int error;        /* Why the link ends. */
     uint32_t answer_opaque;
     uint64_t clear_cursor;
     int64_t heard_ns;
+    int64_t pause_ns;     /* Before it connects again. */
+    int64_t overflow_ns;  /* That pause, if an item does not fit again. */
     int64_t beat_ns;      /* When it last said that it is there. */
     struct fw_body *body; /* A large value under way, of `pending`; NULL: none. */
     uint32_t body_filled;
     uint32_t skip; /* Bytes of a large value for which there is no memory. */
     struct fw_repl_message pending;
     char pending_key[FW_ITEM_KEY_MAX];
+    struct fw_repl_message answer; /* To HELLO. */
+    struct fw_repl_ageing ageing;
     struct iovec unsent;
     char master_nonce[FW_REPL_NONCE];
     char nonce[FW_REPL_NONCE];

@@ -15,15 +15,12 @@
 FW_LOG_MODULE_USE(repl);
 
 /*
- * Keys are looked up in groups: the buckets and items of all are fetched into the cache before the
- * first is held.
- *
  * A tick is short, since a core that has nothing else to do makes sixteen of them before it looks
  * at its sockets: one group of the copy's keys, and so many bytes of the log. To those come as many
  * as clients have made since the last tick, or it would never catch up; that was their time. But no
  * more than a thousand changes, should it have waited for its slave.
  */
-enum { GROUP = 16, COPIED_MAX = GROUP, CHANGED_BYTES = 512, MADE_BYTES_MAX = 32 * 1024 };
+enum { COPIED_MAX = FW_REPL_LINK_GROUP, CHANGED_BYTES = 512, MADE_BYTES_MAX = 32 * 1024 };
 enum { SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 
 /* A link that has read so much of the log since it last slept rests before it reads on. */
@@ -50,12 +47,6 @@ static struct fw_repl_link *link_of_fom(struct fw_fom *fom)
 static struct fw_repl_link *link_of(struct fw_stream *stream)
 {
     return FW_CONTAINER_OF(stream, struct fw_repl_link, stream);
-}
-
-static void slot_set_state(struct fw_repl_link *link, enum fw_repl_link_state state)
-{
-    /* Release, for the acquire of who looks. */
-    atomic_store_explicit(&link->slot->state, state, memory_order_release);
 }
 
 /* Goes to CLOSE, for this reason. */
@@ -151,10 +142,11 @@ static void link_vouch(struct fw_repl_link *link, uint64_t position)
 }
 
 /* A mark was answered: also those before it, should a slave answer only the last of several. */
-static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
+static void link_confirm(struct fw_repl_link *link, const struct fw_repl_message *answer)
 {
     uint32_t number = link->mark_first;
-    while (number != link->mark_next && link->marks[number % FW_REPL_LINK_MARKS].opaque != opaque) {
+    while (number != link->mark_next &&
+           link->marks[number % FW_REPL_LINK_MARKS].opaque != answer->opaque) {
         number++;
     }
     if (number == link->mark_next) {
@@ -168,7 +160,8 @@ static void link_confirm(struct fw_repl_link *link, uint32_t opaque)
         atomic_store_explicit(&slot->current_ns, mark->ns, memory_order_relaxed);
     }
     atomic_store_explicit(&slot->confirmed, mark->position, memory_order_relaxed);
-    if (mark->is_whole) {
+    atomic_store_explicit(&slot->is_partial, answer->status != 0, memory_order_relaxed);
+    if (mark->is_whole && answer->status == 0) {
         link_vouch(link, mark->position);
     }
 }
@@ -240,7 +233,7 @@ static int link_hear(struct fw_repl_link *link)
                 return -EPROTO;
             }
             if (decoded == FW_REPL_MESSAGE && message.is_answer && message.opcode == FW_REPL_NOOP) {
-                link_confirm(link, message.opaque);
+                link_confirm(link, &message);
             }
         }
     }
@@ -269,15 +262,7 @@ static uint32_t link_wants(const struct fw_repl_link *link)
     if (!link->is_ours) {
         return FW_CHANGES_RECLAIMED;
     }
-    return (link->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0 ? FW_CHANGES_EXPIRED : 0;
-}
-
-/* Is a flush to come? Told again whenever that may have changed. */
-static void link_tell_later(struct fw_repl_link *link)
-{
-    if ((link->knows & (uint32_t)FW_REPL_KNOWS_LATER) != 0) {
-        fw_repl_put_later(link->reply, link->local);
-    }
+    return fw_repl_link_knows(link, FW_REPL_KNOWS_EXPIRY) ? FW_CHANGES_EXPIRED : 0;
 }
 
 /* Enters the log, where the slave can go on if it knows the place. */
@@ -318,9 +303,10 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
         };
         fw_repl_put_hello_answer(link->reply, &greeting);
         fw_cache_local_set_time(link->local, fw_fom_now(&link->fom));
-        link_tell_later(link);
+        fw_repl_link_tell_about(link);
+        fw_repl_link_tell_later(link);
     }
-    slot_set_state(link, FW_REPL_LINK_CONFIRMING);
+    fw_repl_link_set_state(link, FW_REPL_LINK_CONFIRMING);
     return fw_fom_goto(&link->fom, LINK_CONFIRM);
 }
 
@@ -437,6 +423,8 @@ static enum fw_step link_confirming(struct fw_repl_link *link)
         return fw_fom_wait(fom, LINK_CONFIRM);
     }
     link->is_quiescing = false;
+    fw_cache_local_set_time(link->local, fw_fom_now(fom));
+    fw_repl_harvest_begin(&link->harvest, link->local, fw_fom_now(fom), !link->is_whole);
     if (!link->is_whole) {
         int rc = fw_repl_copy_create(&link->copy, link->repl->host.cache, link->repl->host.jobs,
                                      fw_fom_ticket(fom));
@@ -444,110 +432,11 @@ static enum fw_step link_confirming(struct fw_repl_link *link)
             return link_end(link, rc);
         }
     }
-    slot_set_state(link, link->is_whole ? FW_REPL_LINK_STREAMING : FW_REPL_LINK_COPYING);
+    fw_repl_link_set_state(link, link->is_whole ? FW_REPL_LINK_STREAMING : FW_REPL_LINK_COPYING);
     return fw_fom_goto(fom, LINK_STREAM);
 }
 
 /* ---- the stream ---------------------------------------------------------------------------- */
-
-static bool link_has_room(const struct fw_repl_link *link)
-{
-    return fw_reply_room(link->reply, FW_REPLY_ROOM_MIN) != NULL &&
-           fw_reply_has_pieces(link->reply);
-}
-
-/* What the key is now. `number`: not 0, only if it is still that; and then without its value. */
-static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint64_t number)
-{
-    struct fw_cache_local *local = link->local;
-    struct fw_hold hold;
-    fw_table_hold(local->table, &hold, key);
-    if (hold.item == NULL) {
-        fw_repl_put_delete(link->reply, key->bytes, key->length);
-    } else if (number == 0) {
-        fw_repl_put_item(link->reply, local, hold.item, link->is_ours);
-    } else if (fw_item_number(hold.item) == number) {
-        fw_repl_put_touch(link->reply, local, hold.item, link->is_ours);
-    } /* Else it was written since, and that stands further on. */
-    fw_hold_release(&hold);
-    link->item_count++;
-}
-
-/* A change of the batch, and its key if it has one. */
-struct change {
-    struct fw_change said;
-    struct fw_key key;
-};
-
-/* Looks at the next changes of the batch, and has what they are about fetched. Returns how many. */
-static uint32_t group_look(const struct fw_repl_link *link, struct change group[static GROUP])
-{
-    const struct fw_table_local *table = link->local->table;
-    const char *next = link->batch + link->batch_next;
-    const char *end = link->batch + link->batch_end;
-    uint32_t count = 0;
-    while (count < GROUP && next < end && fw_change_next(&next, end, &group[count].said)) {
-        const struct fw_change *said = &group[count].said;
-        if (said->key_length > 0) {
-            group[count].key = fw_table_key(table, said->key, said->key_length);
-            fw_table_prefetch(table, &group[count].key);
-        }
-        count++;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        if (group[i].said.key_length > 0) {
-            fw_table_prefetch_item(table, &group[i].key);
-        }
-    }
-    return count;
-}
-
-/* Of the next changes of the batch, which is not empty, while there is room. How many; -EPROTO. */
-static int link_tell_changes(struct fw_repl_link *link)
-{
-    struct change group[GROUP];
-    uint32_t count = group_look(link, group);
-    int told = 0;
-    if (count == 0) {
-        return -EPROTO; /* The slave came back with a place that never was one. */
-    }
-    for (uint32_t i = 0; i < count && link_has_room(link); i++) {
-        const struct fw_change *said = &group[i].said;
-        if (said->key_length > 0) {
-            link_tell(link, &group[i].key, said->kind == FW_CHANGE_TOUCH ? said->number : 0);
-        } else if (said->kind == FW_CHANGE_LATER) {
-            link_tell_later(link);
-        } else if (link->is_ours) {
-            fw_repl_put_flush(link->reply, said->number);
-            link_tell_later(link); /* It may have been that one. */
-        }
-        link->batch_next = (uint32_t)(said->key + said->key_length - link->batch);
-        told++;
-    }
-    return told;
-}
-
-/* Of the next keys of the copy, if there are some now and while there is room. Returns how many. */
-static uint32_t link_tell_copied(struct fw_repl_link *link)
-{
-    uint32_t told = 0;
-    while (told < GROUP && !link->is_whole && link_has_room(link)) {
-        uint8_t length;
-        bool is_over;
-        const char *bytes = fw_repl_copy_next(link->copy, &length, &is_over);
-        if (bytes == NULL) {
-            if (is_over) {
-                link->is_whole = true;
-                slot_set_state(link, FW_REPL_LINK_STREAMING);
-            }
-            break;
-        }
-        struct fw_key key = fw_table_key(link->local->table, bytes, length);
-        link_tell(link, &key, 0);
-        told++;
-    }
-    return told;
-}
 
 /* Up to where the slave has been told of all changes. */
 static uint64_t link_told(const struct fw_repl_link *link)
@@ -562,6 +451,9 @@ static void link_mark(struct fw_repl_link *link)
     uint64_t told = link_told(link);
     if (!link->is_ours) {
         return; /* It would not understand one. */
+    }
+    if (link->told_memory != fw_table_memory(link->repl->host.cache->table)) {
+        fw_repl_link_tell_about(link);
     }
     bool is_news = told != link->mark_position || link->is_whole != link->is_whole_told;
     uint32_t under_way = link->mark_next - link->mark_first;
@@ -627,24 +519,31 @@ static bool is_within(const struct fw_repl_link *link, const struct tick *tick)
  */
 static int link_fill(struct fw_repl_link *link, struct tick *tick)
 {
-    while (link_has_room(link) && is_within(link, tick)) {
+    while (fw_repl_link_has_room(link) && is_within(link, tick)) {
         int changed = 0;
         if (link->batch_next == link->batch_end) {
             changed = link_read(link);
         }
         if (changed == 0 && link->batch_next < link->batch_end) {
-            changed = link_tell_changes(link);
+            changed = fw_repl_link_tell_changes(link);
         }
         if (changed < 0) {
             return changed;
         }
-        uint32_t copied = link_tell_copied(link);
+        uint32_t copied = fw_repl_link_tell_copied(link);
         if (changed == 0 && copied == 0) {
             return 0;
         }
         tick->copied += copied;
     }
     return 1;
+}
+
+/* Is what clients read told, and could it be now? */
+static bool link_harvests(const struct fw_repl_link *link)
+{
+    return link->is_whole && fw_repl_link_knows(link, FW_REPL_KNOWS_AGES) && !link->is_sending &&
+           link->piece_count == 0;
 }
 
 /* Nothing to say, or nobody listens: until something happens, and a heartbeat at the latest. */
@@ -663,7 +562,11 @@ static enum fw_step link_wait(struct fw_repl_link *link)
             return fw_fom_goto(fom, LINK_STREAM);
         }
     }
-    return fw_fom_wait_until(fom, LINK_STREAM, fw_fom_now(fom) + HEARTBEAT_NS);
+    int64_t until_ns = fw_fom_now(fom) + HEARTBEAT_NS;
+    if (link_harvests(link) && link->harvest.due_ns < until_ns) {
+        until_ns = link->harvest.due_ns;
+    }
+    return fw_fom_wait_until(fom, LINK_STREAM, until_ns);
 }
 
 /* Why the link has to end, or 0. */
@@ -714,7 +617,8 @@ static int link_talk(struct fw_repl_link *link)
             if (more < 0) {
                 return more;
             }
-            if (more > 0 && link_has_room(link) && fw_reply_length(link->reply) < SEND_ENOUGH) {
+            if (more > 0 && fw_repl_link_has_room(link) &&
+                fw_reply_length(link->reply) < SEND_ENOUGH) {
                 break; /* The next tick adds to it. */
             }
             link_mark(link);
@@ -741,6 +645,9 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     if (fw_fom_now(fom) < link->rest_ns) {
         return fw_fom_wait_until(fom, LINK_STREAM, link->rest_ns);
     }
+    bool has_ages = link_harvests(link) && fw_repl_link_has_room(link) &&
+                    fw_repl_harvest_go_on(&link->harvest, link->local, link->reply, fw_fom_now(fom),
+                                          link->slot->bytes_sent);
     int more = link_talk(link);
     if (more == -EINPROGRESS) {
         return link_wait(link);
@@ -748,7 +655,7 @@ static enum fw_step link_stream(struct fw_repl_link *link)
     if (more < 0) {
         return link_end(link, more);
     }
-    return more > 0 ? fw_fom_yield(fom, LINK_STREAM) : link_pause(link);
+    return more > 0 || has_ages ? fw_fom_yield(fom, LINK_STREAM) : link_pause(link);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -858,7 +765,7 @@ static void link_finish(struct fw_fom *fom)
         fw_repl_greeter_leave(link->greeter);
     }
     if (link->slot != NULL) {
-        slot_set_state(link, FW_REPL_LINK_NONE);
+        fw_repl_link_set_state(link, FW_REPL_LINK_NONE);
     }
     if (repl != NULL) {
         atomic_fetch_sub(&repl->link_count, 1);

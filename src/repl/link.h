@@ -20,7 +20,8 @@
  * way, so that a change is confirmed one round trip after it was sent, not after the round trip of
  * the batch before; when FW_REPL_LINK_MARKS are, the next batches have none until an answer comes.
  * An idle link has a mark every HEARTBEAT_NS, which says that the master is alive. When the log has
- * been read to its head it waits for news (fw_repl_nudge()).
+ * been read to its head it waits for news (fw_repl_nudge()); and now and then it tells what clients
+ * have read (ages.h).
  *
  * While much changes it rests in between: what comes in a millisecond or two is then sent in one
  * call with one mark, where else each batch of each client would cost its own, and wake it up. It
@@ -30,6 +31,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,11 +39,12 @@
 
 #include "cache/reply.h"
 #include "io/reactor.h"
+#include "repl/ages.h"
 #include "repl/copy.h"
 #include "repl/repl.h"
 #include "repl/stream.h"
 
-enum { FW_REPL_LINK_INPUT = 512, FW_REPL_LINK_MARKS = 16 };
+enum { FW_REPL_LINK_INPUT = 512, FW_REPL_LINK_MARKS = 16, FW_REPL_LINK_GROUP = 16 };
 
 /* A mark under way. */
 struct fw_repl_link_mark {
@@ -90,7 +93,9 @@ struct fw_repl_link {
     char nonce[FW_REPL_NONCE]; /* Of the challenge. */
     uint64_t hello_history;    /* What it said before it was challenged. */
     uint64_t hello_position;
-    uint32_t knows; /* What both sides know, of FW_REPL_KNOWS_... */
+    uint32_t knows;       /* What both sides know, of FW_REPL_KNOWS_... */
+    uint64_t told_memory; /* What it was told of ours. */
+    struct fw_repl_harvest harvest;
     uint64_t history;
     uint64_t position;      /* Where the log is read next. */
     uint64_t seen_head;     /* Where it ended when this link last told of something. */
@@ -103,3 +108,33 @@ struct fw_repl_link {
     char input[FW_REPL_LINK_INPUT];
     char batch[FW_CHANGES_BATCH];
 };
+
+static inline void fw_repl_link_set_state(struct fw_repl_link *link, enum fw_repl_link_state state)
+{
+    /* Release, for the acquire of who looks. */
+    atomic_store_explicit(&link->slot->state, state, memory_order_release);
+}
+
+static inline bool fw_repl_link_knows(const struct fw_repl_link *link, uint32_t what)
+{
+    return (link->knows & what) != 0;
+}
+
+/* Is there room in the reply for any message? */
+static inline bool fw_repl_link_has_room(const struct fw_repl_link *link)
+{
+    return fw_reply_room(link->reply, FW_REPLY_ROOM_MIN) != NULL &&
+           fw_reply_has_pieces(link->reply);
+}
+
+/* In link_tell.c; there is room. What the server is, if the slave wants to know. */
+void fw_repl_link_tell_about(struct fw_repl_link *link);
+
+/* Is a flush to come? Told again whenever that may have changed. */
+void fw_repl_link_tell_later(struct fw_repl_link *link);
+
+/* Of the next changes of the batch, which is not empty, while there is room. How many; -EPROTO. */
+FW_MUST_CHECK int fw_repl_link_tell_changes(struct fw_repl_link *link);
+
+/* Of the next keys of the copy, if there are some now and while there is room. Returns how many. */
+uint32_t fw_repl_link_tell_copied(struct fw_repl_link *link);

@@ -10,6 +10,8 @@ static const struct fw_metric rows[] = {
     ROW(copies, "", "slaves that were copied everything"),
     ROW(resumes, "", "slaves that came back and were sent only what they had missed"),
     ROW(drops, "", "slaves dropped because they fell out of the log of changes"),
+    ROW(overflows, "",
+        "times an item of the master did not fit, and the copy was not whole any more"),
     ROW(silent, "", "links ended because the other side was not heard of for too long"),
     ROW(damaged, "", "links ended because what came was no message"),
     ROW(bytes_sent, "bytes", "sent to slaves"),

@@ -12,6 +12,7 @@ struct fw_metrics_repl {
     struct fw_counter copies;
     struct fw_counter resumes;
     struct fw_counter drops;
+    struct fw_counter overflows;
     struct fw_counter silent;
     struct fw_counter damaged;
     struct fw_counter bytes_sent;

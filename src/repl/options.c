@@ -37,6 +37,9 @@ const struct fw_option fw_repl_options[] = {
     ROW(STRING, secret_file, "secret-file", .value_name = "FILE",
         .help = "master and slaves prove to each other that they know what is in this file; it is "
                 "the same at all of them"),
+    ROW(BOOL, allows_smaller, "smaller", .default_text = "no",
+        .help = "follow a master that has more memory (-m): what does not fit is dropped, and the "
+                "copy never counts as whole"),
     ROW(BOOL, admits_others, "admit-others", .default_text = "no",
         .help = "replicate with other servers too, which do not say what they are, as yrmcds"),
     ROW(SIZE, backlog, "backlog", .default_text = "16m", .min = FW_CHANGES_SIZE_MIN,

@@ -21,6 +21,7 @@ struct fw_repl_config {
     bool serves_reads;
     struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
     const char *secret_file;     /* NULL: there is none. */
+    bool allows_smaller;         /* To follow a master that has more memory. */
     bool admits_others;          /* Slaves that do not greet, as yrmcds'. */
     uint64_t backlog;
     uint64_t slaves;

@@ -62,6 +62,7 @@ struct fw_repl_slot *fw_repl_slot_take(struct fw_repl *repl)
             atomic_store_explicit(&slot->confirmed, 0, memory_order_relaxed);
             atomic_store_explicit(&slot->current_ns, 0, memory_order_relaxed);
             atomic_store_explicit(&slot->bytes_sent, 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->is_partial, false, memory_order_relaxed);
             fw_repl_count(&repl->metrics.links, 1);
             return slot;
         }
@@ -200,6 +201,7 @@ void fw_repl_serve(struct fw_repl *repl)
     fw_changes_forget(repl->changes);
     later_take_over(repl);
     fw_table_keep_expired(table, false);
+    fw_table_keep_items(table, false);
     /* Release, for the acquire in links. */
     atomic_store_explicit(&repl->is_master, true, memory_order_release);
 }
@@ -222,7 +224,9 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
     atomic_store_explicit(&repl->followed.is_torn, true, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.marked_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->host.cache->master_flush_at, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.hindrance, 0, memory_order_relaxed);
     fw_table_keep_expired(repl->host.cache->table, false);
+    fw_table_keep_items(repl->host.cache->table, false);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,
                            fw_domain_locality(repl->host.domain, 0));
     if (rc != 0) {

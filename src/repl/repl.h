@@ -71,6 +71,7 @@ struct fw_repl_slot {
     _Atomic uint32_t state; /* enum fw_repl_link_state */
     struct fw_address peer; /* Written by the link while it is ENTERING. */
     atomic_bool is_ours;
+    atomic_bool is_partial;     /* It says that it could not keep all that it was told. */
     _Atomic uint64_t sent;      /* Position. */
     _Atomic uint64_t confirmed; /* Position of the last mark that was answered. */
     /* One behind the position up to which it has everything; 0: its copy is not whole. Release. */
@@ -94,6 +95,7 @@ struct fw_repl_followed {
     _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
     _Atomic int64_t marked_ns;  /* When the last mark came; 0: none has. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
+    _Atomic int hindrance;      /* A negative errno: why that is so, or why there is no link. */
 };
 
 /* Whom a slave follows. */

@@ -13,6 +13,8 @@ enum {
     SET_EXTRAS = 8,
     SET_EXTRAS_NUMBER = 16,
     HELLO_EXTRAS = 20,
+    ABOUT_SIZE = 32,
+    STATUS_OUT_OF_MEMORY = 0x82,
     KNOWS_SHIFT = 8,
 };
 
@@ -76,7 +78,9 @@ void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local
         .magic = FW_BINARY_REQUEST,
         .opcode = FW_REPL_SETQ,
         .extras_length = has_number ? SET_EXTRAS_NUMBER : SET_EXTRAS,
-        .opaque = is_ours ? item->bits & (unsigned)FW_REPL_BITS : 0,
+        .opaque = is_ours ? (item->bits & (FW_REPL_BITS | (unsigned)FW_REPL_AGE_BITS)) |
+                                (unsigned)FW_REPL_AGED
+                          : 0,
         .cas = is_ours ? cas : 0,
     };
     char *to = put_header(reply->next, &head, item->key_length, fw_item_length(item));
@@ -137,10 +141,50 @@ void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark)
     fw_reply_advance(reply, to + sizeof(uint64_t));
 }
 
-size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque)
+size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole)
 {
     const struct head head = {.magic = FW_BINARY_REPLY, .opcode = FW_REPL_NOOP, .opaque = opaque};
-    return (size_t)(put_header(to, &head, 0, 0) - to);
+    size_t size = (size_t)(put_header(to, &head, 0, 0) - to);
+    fw_be16_put(to + 6, is_whole ? 0 : STATUS_OUT_OF_MEMORY);
+    return size;
+}
+
+void fw_repl_put_evicted(struct fw_reply *reply, const char *changes, size_t length)
+{
+    const struct head head = {.magic = FW_BINARY_REQUEST, .opcode = FW_REPL_EVICTED};
+    char *to = put_header(reply->next, &head, 0, length);
+    fw_reply_advance(reply, put_bytes(to, changes, length));
+}
+
+void fw_repl_put_read(struct fw_reply *reply, uint32_t share, const char *keys, size_t length)
+{
+    const struct head head = {
+        .magic = FW_BINARY_REQUEST, .opcode = FW_REPL_READ, .extras_length = sizeof share};
+    char *to = put_header(reply->next, &head, 0, length);
+    fw_be32_put(to, share);
+    fw_reply_advance(reply, put_bytes(to + sizeof share, keys, length));
+}
+
+void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about)
+{
+    const struct head head = {.magic = FW_BINARY_REQUEST, .opcode = FW_REPL_ABOUT};
+    char *to = put_header(reply->next, &head, 0, ABOUT_SIZE);
+    fw_be64_put(to, about->memory);
+    fw_be64_put(to + 8, about->items);
+    fw_be64_put(to + 16, about->parent_history);
+    fw_be64_put(to + 24, about->parent_position);
+    fw_reply_advance(reply, to + ABOUT_SIZE);
+}
+
+struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message)
+{
+    FW_ASSERT(message->opcode == FW_REPL_ABOUT && message->value_length >= ABOUT_SIZE);
+    return (struct fw_repl_about){
+        .memory = fw_be64_get(message->value),
+        .items = fw_be64_get(message->value + 8),
+        .parent_history = fw_be64_get(message->value + 16),
+        .parent_position = fw_be64_get(message->value + 24),
+    };
 }
 
 size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER])
@@ -205,6 +249,12 @@ static bool shape_is_right(const struct fw_repl_message *message, uint32_t extra
         return !has_key && !has_value && (extras == 0 || extras == sizeof(uint32_t));
     case FW_REPL_LATER:
         return !has_key && !has_value && extras == sizeof(uint32_t);
+    case FW_REPL_EVICTED:
+        return !has_key && has_value && !message->is_large && extras == 0;
+    case FW_REPL_READ:
+        return !has_key && !message->is_large && extras == sizeof(uint32_t);
+    case FW_REPL_ABOUT:
+        return !has_key && message->value_length >= ABOUT_SIZE && !message->is_large && extras == 0;
     case FW_REPL_NOOP:
         return !has_key && !has_value && (extras == 0 || extras == sizeof(uint64_t));
     case FW_REPL_HELLO:
@@ -231,7 +281,8 @@ static void extras_read(struct fw_repl_message *message, const char *extras, uin
         message->flags = fw_be32_get(extras);
         message->expires = fw_be32_get(extras + 4);
         message->number = length == SET_EXTRAS_NUMBER ? fw_be64_get(extras + SET_EXTRAS) : 0;
-    } else if (message->opcode == FW_REPL_TOUCH || message->opcode == FW_REPL_LATER) {
+    } else if (message->opcode == FW_REPL_TOUCH || message->opcode == FW_REPL_LATER ||
+               message->opcode == FW_REPL_READ) {
         message->expires = fw_be32_get(extras);
     } else if (message->opcode == FW_REPL_NOOP && length > 0) {
         message->number = fw_be64_get(extras);

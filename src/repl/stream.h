@@ -15,19 +15,29 @@
  *
  *     SetQ      CAS: the item's. To anyone else that would be a comparison, so they get 0. Behind
  *               flags and expiry time stands the item's number, if its CAS is another.
- *     SetQ, Touch   opaque: the item's bits that clients can see (FW_REPL_BITS).
+ *     SetQ, Touch   opaque: the item's bits that clients can see (FW_REPL_BITS); and, with
+ *               FW_REPL_AGED, its age and whether it was read.
  *     FlushQ    CAS: items with a lower number are gone. Others get no FlushQ: they are told of
  *               each item that was flushed, when it is found, since one that was stored right
  *               after the flush may already be theirs.
  *     Later     a flush is to come in so many seconds (extras), or none is (0). It comes with a
  *               FlushQ, on the master's word; a slave only remembers it, should it become master.
+ *     Evicted   items that the master has dropped for want of memory: changes as in the log
+ *               (cache/changes.h), one after the other. They say which number an item had, so what
+ *               was written since stays, and from which queue it was dropped.
+ *     Read      keys that were read not long ago, each behind its length; and how much older all
+ *               others have become meanwhile (extras): ages.h.
+ *     About     what the master is: its memory, how many items it has, and from where in which
+ *               history it went on. Numbers of 64 bits; a later release may add some. It stands
+ *               behind the answer to HELLO, and again when the memory has changed.
  *     Noop      CAS: the position in the master's log of changes (cache/changes.h). Extras: the
  *               next number, of which the slave must know should it become master. Others get no
  *               marks: yrmcds' take a Noop for an error and answer none.
  *
  * The opaque of a mark comes back in the answer. Its two highest bits say whether
  * the slave has all there is at this moment, and whether it has been told of every item once; the
- * rest counts.
+ * rest counts. A slave that could not keep all that it was told answers with a status that is not
+ * 0, and does not count as one that has confirmed anything.
  *
  * Expiry times are relative, as clients give them, up to 30 days; so two machines need not agree
  * what time it is, and an item lives longer on the slave by what it takes to get there. Beyond that
@@ -74,6 +84,8 @@ enum {
         FW_REPL_HEADER + FW_REPL_EXTRAS_MAX + FW_ITEM_KEY_MAX + FW_ITEM_INLINE_MAX,
     FW_REPL_VALUE_MAX = 1 << 30,
     FW_REPL_BITS = FW_ITEM_STALE | FW_ITEM_WON | FW_ITEM_KEY_BINARY,
+    FW_REPL_AGE_BITS = FW_ITEM_AGE | FW_ITEM_FETCHED,
+    FW_REPL_AGED = 256, /* They are there. */
 };
 
 enum fw_repl_opcode {
@@ -84,17 +96,22 @@ enum fw_repl_opcode {
     FW_REPL_DELETEQ = 0x14,
     FW_REPL_FLUSHQ = 0x18,
     FW_REPL_TOUCH = 0x1c,
-    FW_REPL_HELLO = 0xf0, /* Of no other server, nor the next three. */
+    FW_REPL_HELLO = 0xf0, /* Of no other server, nor the following. */
     FW_REPL_CHALLENGE = 0xf1,
     FW_REPL_PROOF = 0xf2,
     FW_REPL_LATER = 0xf3,
+    FW_REPL_EVICTED = 0xf4,
+    FW_REPL_READ = 0xf5,
+    FW_REPL_ABOUT = 0xf6,
 };
 
 /* What releases can do that others cannot. */
 enum {
     FW_REPL_KNOWS_LATER = 1,  /* Flushes that are to come are told. */
     FW_REPL_KNOWS_EXPIRY = 2, /* The master tells what expired; the slave keeps it until then. */
-    FW_REPL_KNOWS_ALL = 3,
+    FW_REPL_KNOWS_MEMORY = 4, /* About, Evicted: the slave drops nothing by itself. */
+    FW_REPL_KNOWS_AGES = 8,   /* Read. */
+    FW_REPL_KNOWS_ALL = 15,
 };
 
 /* The opaque of a mark. */
@@ -117,7 +134,7 @@ struct fw_repl_message {
     uint32_t key_length;
     uint32_t value_length;
     uint32_t flags;
-    uint32_t expires;  /* As it stands in the message. */
+    uint32_t expires;  /* As it stands in the message. Read: what share of all items ages. */
     uint64_t number;   /* SetQ: 0, or of an item with another CAS. Noop: 0, or the next. */
     uint64_t history;  /* HELLO. */
     uint64_t position; /* HELLO. Of a Noop it is the CAS. */
@@ -155,7 +172,24 @@ struct fw_repl_mark {
 };
 void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark);
 
-size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque);
+/* `is_whole`: it has kept all that it was told. */
+size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole);
+
+/* Whole changes, all of them evictions, of at most FW_ITEM_INLINE_MAX bytes. */
+void fw_repl_put_evicted(struct fw_reply *reply, const char *changes, size_t length);
+
+/* Keys, each behind its length; and what share of all items becomes older, of FW_REPL_AGE_ALL. */
+#define FW_REPL_AGE_ALL (UINT64_C(1) << 32)
+void fw_repl_put_read(struct fw_reply *reply, uint32_t share, const char *keys, size_t length);
+
+struct fw_repl_about {
+    uint64_t memory;
+    uint64_t items;
+    uint64_t parent_history; /* Of the master that it was a whole slave of before; 0: of none. */
+    uint64_t parent_position;
+};
+void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about);
+struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message);
 
 /* What a slave says now and then to a master that puts no marks, so that it knows that it is there.
  */

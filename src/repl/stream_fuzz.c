@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "repl/ages.h"
 #include "repl/apply.h"
 #include "support/converse.h"
 
@@ -18,6 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct converse *slave = converse_create();
     const char *bytes = (const char *)data;
     struct fw_repl_message message, cut;
+    struct fw_repl_ageing ageing = {.cursor = 0};
     while (size > 0 && fw_repl_decode(bytes, size, &message) == FW_REPL_MESSAGE) {
         FW_ASSERT(message.size <= size && message.size <= FW_REPL_MESSAGE_MAX);
         FW_ASSERT(fw_repl_decode(bytes, message.size - 1, &cut) == FW_REPL_MORE);
@@ -26,7 +28,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break; /* It would have to come first. */
         }
         if (!message.is_answer) {
-            fw_repl_apply(&slave->local, &message);
+            int rc = message.opcode == FW_REPL_READ
+                         ? fw_repl_ageing_apply(&ageing, &slave->local, &message)
+                         : fw_repl_apply(&slave->local, &message);
+            if (rc != 0) {
+                break;
+            }
         }
         bytes += message.size;
         size -= message.size;

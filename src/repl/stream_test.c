@@ -5,6 +5,7 @@
  * Method: two caches without a server; items of all kinds go from the one to the other, and are
  * compared by what clients see of them. Then damaged and cut messages.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,8 +15,10 @@
 #include <cmocka.h>
 
 #include "base/endian.h"
+#include "cache/changes.h"
 #include "cache/operation.h"
 #include "io/clock.h"
+#include "repl/ages.h"
 #include "repl/apply.h"
 #include "support/converse.h"
 
@@ -23,6 +26,7 @@ enum { LARGE = 20000 };
 
 struct pair {
     struct converse *master, *slave;
+    struct fw_repl_ageing ageing;
 };
 
 static int set_up(void **state)
@@ -75,9 +79,11 @@ static void apply(struct pair *pair, const char *bytes, size_t length)
             assert_non_null(body);
             memcpy(body->bytes, message.value, message.value_length);
             size += message.value_length;
-            fw_repl_apply_large(local, &message, body);
+            assert_int_equal(fw_repl_apply_large(local, &message, body), 0);
+        } else if (message.opcode == FW_REPL_READ) {
+            assert_int_equal(fw_repl_ageing_apply(&pair->ageing, local, &message), 0);
         } else {
-            fw_repl_apply(local, &message);
+            assert_int_equal(fw_repl_apply(local, &message), 0);
         }
         assert_true(size <= length);
         bytes += size;
@@ -240,9 +246,17 @@ static void test_marks_and_greetings(void **state)
     assert_int_equal(message.cas, 1234567);
     assert_int_equal(message.number, 77);
     assert_int_equal(message.opaque, 0xc0000001);
-    assert_int_equal(fw_repl_put_mark_answer(bytes, 42), FW_REPL_HEADER);
+    assert_int_equal(fw_repl_put_mark_answer(bytes, 42, true), FW_REPL_HEADER);
     assert_int_equal(fw_repl_decode(bytes, FW_REPL_HEADER, &message), FW_REPL_MESSAGE);
-    assert_true(message.is_answer && message.opaque == 42);
+    assert_true(message.is_answer && message.opaque == 42 && message.status == 0);
+    (void)fw_repl_put_mark_answer(bytes, 43, false);
+    assert_int_equal(fw_repl_decode(bytes, FW_REPL_HEADER, &message), FW_REPL_MESSAGE);
+    assert_true(message.is_answer && message.opaque == 43 && message.status != 0);
+    const struct fw_repl_about about = {1, 2, 3, 4};
+    fw_repl_put_about(reply, &about);
+    assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
+    const struct fw_repl_about read = fw_repl_about_read(&message);
+    assert_memory_equal(&read, &about, sizeof read);
     struct fw_repl_greeting greeting = {.history = 5, .position = 6, .start = FW_REPL_GO_ON};
     size_t length = fw_repl_put_hello(bytes, &greeting);
     assert_int_equal(fw_repl_decode(bytes, length, &message), FW_REPL_MESSAGE);
@@ -254,6 +268,75 @@ static void test_marks_and_greetings(void **state)
     assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
     assert_true(message.is_answer);
     assert_int_equal(message.start, FW_REPL_GO_ON);
+}
+
+static void item_of(struct converse *converse, const char *name, uint8_t *bits, uint64_t *number)
+{
+    struct fw_key key = fw_table_key(converse->local.table, name, strlen(name));
+    struct fw_hold hold;
+    fw_table_hold(converse->local.table, &hold, &key);
+    assert_non_null(hold.item);
+    *bits = hold.item->bits;
+    *number = fw_item_number(hold.item);
+    fw_hold_release(&hold);
+}
+
+/* What the master has evicted goes at the slave, unless it is newer than what was evicted. */
+static void test_evictions(void **state)
+{
+    struct pair *pair = *state;
+    char bytes[1024];
+    struct fw_changes *changes = fw_table_changes(pair->master->local.cache->table);
+    uint64_t history = 0, position = 0;
+    bool can_go_on;
+    assert_int_equal(fw_changes_enter(changes, 0, 0, &history, &position, &can_go_on), 0);
+    for (const char *name = "abc"; *name != '\0'; name++) {
+        char words[] = "set ? 0 0 1\r\n1\r\n";
+        words[4] = *name;
+        (void)say(pair->master, words);
+        tell(pair, (char[]){*name, '\0'}, true);
+    }
+    uint8_t bits;
+    uint64_t number;
+    item_of(pair->master, "b", &bits, &number);
+    uint64_t begin = fw_changes_head(changes);
+    fw_changes_append(changes, FW_CHANGE_EVICTED, number, "b", 1);
+    fw_changes_append(changes, FW_CHANGE_EVICTED_MAIN, number, "c", 1);
+    fw_changes_append(changes, FW_CHANGE_EVICTED, number, "unknown", 7);
+    char batch[FW_CHANGES_BATCH];
+    int length = fw_changes_read(changes, &begin, batch);
+    assert_true(length > 0);
+    fw_repl_put_evicted(&pair->master->local.reply, batch, (size_t)length);
+    apply(pair, bytes, gather(pair, bytes));
+    assert_string_equal(say(pair->slave, "get a b c\r\n"),
+                        "VALUE a 0 1\r\n1\r\nVALUE c 0 1\r\n1\r\nEND\r\n");
+    /* Other changes have no business there, nor has half of one. */
+    struct fw_repl_message message;
+    fw_repl_put_evicted(&pair->master->local.reply, batch, (size_t)length - 1);
+    assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
+    assert_int_equal(fw_repl_apply(&pair->slave->local, &message), -EPROTO);
+    batch[7] = FW_CHANGE_KEY;
+    fw_repl_put_evicted(&pair->master->local.reply, batch, (size_t)length);
+    assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
+    assert_int_equal(fw_repl_apply(&pair->slave->local, &message), -EPROTO);
+    fw_changes_leave(changes, 0, begin);
+}
+
+/* An item is as old at the slave as it was when it was sent. */
+static void test_ages_come_with_items(void **state)
+{
+    struct pair *pair = *state;
+    (void)say(pair->master, "set new 0 0 1\r\n1\r\n");
+    (void)say(pair->master, "set read 0 0 1\r\n1\r\n");
+    (void)say(pair->master, "get read\r\n");
+    tell(pair, "new", true);
+    tell(pair, "read", true);
+    uint8_t bits;
+    uint64_t number;
+    item_of(pair->slave, "new", &bits, &number);
+    assert_int_equal(bits & (FW_ITEM_AGE | FW_ITEM_FETCHED), FW_ITEM_AGE_NEW);
+    item_of(pair->slave, "read", &bits, &number);
+    assert_int_equal(bits & (FW_ITEM_AGE | FW_ITEM_FETCHED), FW_ITEM_FETCHED);
 }
 
 /* Numbers of items have 48 bits, but a CAS that a client chose may be anything. */
@@ -345,6 +428,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_touch_and_flush, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_others_get_the_plain_form, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_marks_and_greetings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_evictions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_ages_come_with_items, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_numbers_that_cannot_be, set_up, tear_down),
         cmocka_unit_test(test_numbers_ahead),
         cmocka_unit_test_setup_teardown(test_cut_and_damaged, set_up, tear_down),

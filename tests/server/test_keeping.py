@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: a slave drops an item only when its master says so, or says that it could not keep all; and a slave that
+becomes master has the items that clients read, and goes on to keep them.
+Method: masters that the test plays itself, which send more than there is memory for; and two servers of which one is
+killed while clients read the same keys again and again, beside a stream of new ones."""
+
+import contextlib
+import struct
+
+from served import wait_for
+from test_repl import NOOP, SETQ, FakeMaster, admin, following, heard, logged, message, replication_address, served, stats
+from test_replica import MasterKilled, greeted
+
+EVICTED, ABOUT = 0xf4, 0xf6
+KNOWS_MEMORY = 4
+MIB = 1 << 20
+
+
+def about(memory, items=0, history=0, position=0):
+    return message(ABOUT, b"", b"", struct.pack(">4Q", memory, items, history, position))
+
+
+def test_a_slave_of_less_memory_is_refused(fairway):
+    with served(fairway, "-m", "8") as master, master.connect() as client:
+        arguments = ("-m", "4", "--repl-master", replication_address(master), "--repl-serve-reads")
+        with served(fairway, *arguments) as slave, slave.connect() as reader:
+            assert "--repl-smaller" in logged(slave, "no link to the master")
+            rows = stats(reader)
+            assert (rows["complete"], rows["reason"]) == ("no", "less memory than the master")
+            wait_for(lambda: stats(client)["slaves"] == "0")
+        with served(fairway, *arguments, "-m", "8") as slave, slave.connect() as reader:
+            wait_for(lambda: stats(reader)["complete"] == "yes")
+            # The master gets more while it runs.
+            assert client.ask(b"cache_memlimit 16\r\n") == b"OK\r\n"
+            assert "--repl-smaller" in logged(slave, "no link to the master")
+
+
+def test_a_slave_of_less_memory_that_is_allowed_is_never_complete(fairway, tmp_path):
+    sock = tmp_path / "admin"
+    with served(fairway, "-m", "8", "--repl-ack", "1") as master, master.connect() as client:
+        with following(fairway, master, "-m", "4", "--repl-smaller", "--admin-socket", sock) as slave, \
+                slave.connect() as reader:
+            wait_for(lambda: stats(client).get("0:complete") == "no" and stats(reader)["link"] == "streaming")
+            rows = stats(reader)
+            assert (rows["complete"], rows["reason"]) == ("no", "less memory than the master")
+            # It confirms nothing.
+            assert client.ask(b"set a 0 0 1\r\n1\r\n") == b"SERVER_ERROR out of capacity, try again later\r\n"
+            assert admin(fairway, sock, "promote").returncode == 1
+            assert admin(fairway, sock, "promote", "force").returncode == 0
+
+
+def test_a_slave_that_is_full_says_so_and_drops_nothing(fairway):
+    with FakeMaster() as master, served(fairway, "-m", "2", "--repl-master", master.address,
+                                        "--repl-serve-reads") as slave, slave.connect() as reader:
+        master.greet(KNOWS_MEMORY)
+        master.link.sendall(about(2 * MIB))
+        master.mark(5)
+        wait_for(lambda: stats(reader)["complete"] == "yes")
+        with contextlib.suppress(ConnectionError):
+            for i in range(4 * MIB // 1000):
+                master.link.sendall(message(SETQ, bytes(8), b"key-%d" % i, bytes(1000)))
+        wait_for(lambda: stats(reader)["complete"] == "no")
+        rows = stats(reader)
+        assert (rows["overflows"], rows["reason"]) == ("1", "an item did not fit in memory")
+        rows = stats(reader, b"")
+        assert rows["evictions"] == "0" and int(rows["curr_items"]) > MIB // 1000
+        # The next greeting asks for a copy, and when that fits all is well.
+        master.greet(KNOWS_MEMORY)
+        master.link.sendall(about(2 * MIB) + message(SETQ, bytes(8), b"a", b"1"))
+        master.mark(5)
+        wait_for(lambda: stats(reader)["complete"] == "yes")
+        assert "reason" not in stats(reader) and stats(reader, b"")["curr_items"] == "1"
+
+
+def test_evictions_are_told_before_what_needs_their_room(fairway):
+    """So a slave never has more than its master had at any time: some, for what is under way."""
+    with served(fairway, "-m", "2") as master, master.connect() as client:
+        slave, answer = greeted(master, KNOWS_MEMORY)
+        assert answer == bytes([KNOWS_MEMORY, 2])
+        with slave:
+            for i in range(20000):
+                client.send(b"set key-%d 0 0 200 noreply\r\n%s\r\n" % (i, bytes(200)))
+            assert client.ask(b"set last 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            held, most, batches, evicted = set(), 0, 0, 0
+            while b"last" not in held:
+                opcode, body = heard(slave)
+                if opcode == SETQ:
+                    held.add(body[8:].rstrip(b"\0") if body[8:] != b"last1" else b"last")
+                elif opcode == EVICTED:
+                    batches += 1
+                    while body:
+                        evicted += 1
+                        held.discard(body[9:9 + body[8]])
+                        body = body[9 + body[8]:]
+                elif opcode == NOOP:
+                    slave.sendall(struct.pack(">BBHBBHI4sQ", 0x81, NOOP, 0, 0, 0, 0, 0, bytes(4), 0))
+                most = max(most, len(held))
+            assert evicted > 8000 and batches < evicted / 2
+            assert most < int(stats(client, b"")["curr_items"]) * 1.1
+
+
+HOT, NEW = 400, 6000  # A third of what there is room for, and as many as fit twice.
+
+
+def read_hot(client):
+    """How many of them are there; the others are stored again, as a cache's client does."""
+    hits = 0
+    for first in range(0, HOT, 50):
+        keys = [b"hot-%d" % i for i in range(first, first + 50)]
+        client.send(b"get %s\r\n" % b" ".join(keys))
+        there = set()
+        while (line := client.line()) != b"END\r\n":
+            there.add(line.split()[1])
+            client.file.read(int(line.split()[3]) + 2)
+        hits += len(there)
+        for key in set(keys) - there:
+            client.set(key, bytes(1000))
+    return hits
+
+
+def write_and_read(client, first, count):
+    """The share of reads of the hot keys that were hits, between writes of others."""
+    hits = asked = 0
+    for i in range(first, first + count):
+        client.set(b"new-%d" % i, bytes(1000))
+        if i % 100 == 0:
+            hits += read_hot(client)
+            asked += HOT
+    return hits / asked
+
+
+def is_fetched(client, key):
+    return b"fetch=yes" in client.ask(b"me %s\r\n" % key)
+
+
+def test_what_clients_read_is_there_after_a_takeover(fairway, tmp_path):
+    sock = tmp_path / "admin"
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway, "-m", "4", "--repl-ack", "1") as master, \
+                master.connect() as client:
+            slave = slaves.enter_context(following(fairway, master, "-m", "4", "--admin-socket", sock))
+            reader = slaves.enter_context(slave.connect())
+            wait_for(lambda: stats(client).get("0:complete") == "yes")
+            write_and_read(client, 0, NEW)
+            before = write_and_read(client, NEW, NEW)
+            assert int(stats(client, b"")["evictions"]) > NEW
+            wait_for(lambda: all(is_fetched(reader, b"hot-%d" % i) for i in range(HOT)
+                                 if is_fetched(client, b"hot-%d" % i)))
+            assert stats(reader, b"")["evictions"] == "0" and stats(reader)["complete"] == "yes"
+            master.process.kill()
+            raise MasterKilled
+        assert admin(fairway, sock, "promote").returncode == 0
+        wait_for(lambda: stats(reader)["role"] == "master")
+        assert write_and_read(reader, 2 * NEW, NEW) >= 0.98 * before
