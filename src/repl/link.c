@@ -664,6 +664,10 @@ static void link_say_why(const struct fw_repl_link *link)
 {
     char peer[FW_ADDRESS_TEXT_SIZE];
     struct fw_metrics_repl *metrics = &link->repl->metrics;
+    if (!link->is_known) {
+        FW_LOG(repl, NOTICE, "a link ended before it began: %s", strerrordesc_np(-link->error));
+        return;
+    }
     fw_address_format(&link->peer, peer);
     switch (link->error) {
     case -EOVERFLOW:
@@ -787,13 +791,14 @@ static int link_initialise(struct fw_fom *fom)
     fw_reply_init(link->reply, link->local->table);
     int rc = fw_stream_open(&link->stream, core->reactor, link->fd, &link_events);
     link->is_open = rc == 0;
-    if (rc == 0 && fw_stream_peer(&link->stream, &link->peer) != 0) {
-        link->peer.length = 0;
+    if (rc == 0) {
+        rc = fw_stream_peer(&link->stream, &link->peer); /* Fails if it has hung up already. */
+        link->is_known = rc == 0;
     }
     if (rc == 0 && !fw_repl_is_admitted(link->repl, &link->peer)) {
-        link->error = -EACCES;
-        return -EACCES;
+        rc = -EACCES;
     }
+    link->error = rc;
     return rc;
 }
 

@@ -60,8 +60,8 @@ struct fw_repl_link {
     struct fw_repl *repl;
     struct fw_repl_greeter *greeter; /* Its place until it has a slot; NULL: it has left it. */
     struct fw_repl_slot *slot;       /* NULL: it is no slave yet. */
-    struct fw_address peer;
-    struct fw_cache_local *local; /* Of its core. */
+    struct fw_address peer;          /* If is_known. */
+    struct fw_cache_local *local;    /* Of its core. */
     struct fw_stream stream;
     struct fw_clink news;
     struct fw_quiescence quiescence;
@@ -73,6 +73,7 @@ struct fw_repl_link {
     uint32_t piece;               /* Of the reply: the first that is not all sent. */
     uint32_t piece_count;         /* 0: nothing is being sent. */
     bool is_open;
+    bool is_known; /* Who it is. */
     bool is_ours;
     bool is_challenged; /* It has to prove that it knows the secret. */
     bool is_waiting;    /* For the stream to be readable. */

@@ -127,9 +127,6 @@ int fw_repl_read_admitted(struct fw_repl *repl, struct fw_reason *reason)
 bool fw_repl_is_admitted(const struct fw_repl *repl, const struct fw_address *peer)
 {
     struct fw_address machine = *peer;
-    if (peer->length == 0) {
-        return false;
-    }
     if (peer->any.sa_family == AF_UNIX) {
         return true;
     }

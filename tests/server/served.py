@@ -111,7 +111,7 @@ class Served:
         self.log.write(rest)
         self.read_log_at_end = self.read_log()
         if kind is None:
-            assert self.process.returncode == 0, self.read_log()
+            assert self.process.returncode == 0, f"status {self.process.returncode}\n{self.read_log()}"
             assert self.may_log_errors or " error " not in self.read_log()
         self.log.close()
 
