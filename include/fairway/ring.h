@@ -38,10 +38,11 @@
  * is attached. Two hosts should use it unless they must talk to the old one. docs/ring.md has both.
  *
  * One of each role. Attaching is refused with -EBUSY while another lives. On one host a file lock
- * says so, and the kernel drops it when the process dies. Between hosts, in format 2, a heartbeat
- * does: poll writes it, so call that at least once every FW_RING_BEAT_MS; who attaches to a ring
- * whose other-host owner went away without detaching watches it for FW_RING_SILENCE_MS first.
- * Format 1 has no room for that: there something else must see to it, such as a lease.
+ * says so, and the kernel drops it when the process dies. Between hosts, and between two device
+ * nodes of one disk, which have no lock in common, in format 2 a heartbeat does: poll writes it, so
+ * call that at least once every FW_RING_BEAT_MS; who attaches to a ring whose other-host owner went
+ * away without detaching watches it for FW_RING_SILENCE_MS first. Format 1 has no room for that:
+ * there something else must see to it, such as a lease.
  *
  * Threads. There are two ways to use a ring, and a ring is used in one of them.
  *   - Blocking: any thread calls the functions below at any time, except attach and detach. What

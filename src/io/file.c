@@ -288,6 +288,14 @@ int fw_file_lock_wait(struct fw_file_lock *lock, const char *path, struct fw_rea
     }
 }
 
+void fw_file_lock_place(const struct fw_file_lock *lock, uint64_t place[2])
+{
+    struct stat status = {.st_ino = 0};
+    (void)!fstat(lock->fd, &status);
+    place[0] = (uint64_t)status.st_dev;
+    place[1] = (uint64_t)status.st_ino;
+}
+
 void fw_file_lock_release(struct fw_file_lock *lock)
 {
     (void)close(lock->fd); /* The only descriptor of this opening: the lock goes with it. */

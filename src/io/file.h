@@ -80,6 +80,9 @@ struct fw_file_version {
 /* 0, or a negative errno. */
 FW_MUST_CHECK int fw_file_version(const char *path, struct fw_file_version *version);
 
+/* Which file or device node it is on: two numbers that no other has while anyone has it open. */
+void fw_file_lock_place(const struct fw_file_lock *lock, uint64_t place[2]);
+
 /*
  * A lock that others take by flock() on a file that they remove when they are done, as LVM does.
  * Waits. Makes the file if it is not there, and leaves it.

@@ -411,14 +411,16 @@ out_disk:
 
 /* ---- attach ---- */
 
-uint64_t fw_ring_host_number(void)
+uint64_t fw_ring_host_number(const struct fw_file_lock *lock)
 {
     char *text;
     size_t size;
+    uint64_t place[2];
     if (fw_file_read(BOOT_ID, BOOT_ID_MAX, &text, &size, NULL) != 0) {
         return 0;
     }
-    uint64_t number = fw_hash(text, size, 0);
+    fw_file_lock_place(lock, place);
+    uint64_t number = fw_hash(place, sizeof place, fw_hash(text, size, 0));
     free(text);
     return number;
 }
@@ -441,7 +443,8 @@ static int owner_watch(struct fw_ring *ring, enum fw_ring_side side, struct fw_r
         }
         is_silent = pointer->owner == 0;
         if (!is_silent && pointer->sequence != first.sequence) {
-            return fw_reason_set(reason, -EBUSY, "a %s on another host is attached and lives",
+            return fw_reason_set(reason, -EBUSY,
+                                 "a %s on another host, or by another path, is attached and lives",
                                  side_names[side]);
         }
     }
@@ -641,7 +644,10 @@ int fw_ring_attach(struct fw_ring **made, const struct fw_ring_options *options,
         }
     }
     if (rc == 0) {
-        rc = attach_with(ring, ring->disk, fw_ring_host_number(), options->sector_size, reason);
+        int locked =
+            ring->is_locked[FW_RING_SIDE_PRODUCER] ? FW_RING_SIDE_PRODUCER : FW_RING_SIDE_CONSUMER;
+        rc = attach_with(ring, ring->disk, fw_ring_host_number(&ring->locks[locked]),
+                         options->sector_size, reason);
     }
     if (rc != 0) {
         ring_free(ring);

@@ -114,7 +114,7 @@ struct fw_ring {
 /*
  * As fw_ring_create() and fw_ring_attach(), on a disk that is open. It stays the caller's, is not
  * locked, and may be shared by several rings of one thread. `host` is who we are for format 2; who
- * has the same number is taken to be on this host and, since the lock is free, dead.
+ * has the same number had the lock that we have now, and so is dead (fw_ring_host_number()).
  */
 FW_MUST_CHECK int fw_ring_create_on(struct fw_disk *disk, const struct fw_ring_create *create,
                                     struct fw_reason *reason);
@@ -122,8 +122,13 @@ FW_MUST_CHECK int fw_ring_attach_on(struct fw_ring **ring, struct fw_disk *disk,
                                     const struct fw_ring_options *options,
                                     struct fw_reason *reason);
 
-/* A number for this host until it boots again, so that what its processes left is known as such. */
-uint64_t fw_ring_host_number(void);
+/*
+ * A number for whoever shares this lock with us: processes of this boot of this host that came by
+ * the same file or device node. If one of them has left something, and the lock is ours, it is
+ * dead. A process that came by another node of the same disk (a second path, a container, a loop
+ * device) has another lock and so another number: it is watched like one on another host.
+ */
+uint64_t fw_ring_host_number(const struct fw_file_lock *lock);
 
 /* Opens a disk such that its sectors are those of format 1. */
 FW_MUST_CHECK int fw_ring_disk_open(struct fw_disk **disk, const struct fw_disk_options *options,

@@ -52,12 +52,11 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
     struct fw_reason *reason = fw_volume_reason(public_reason);
     struct fw_disk_options options = {
         .path = format->path, .flags = FW_DISK_DIRECT | FW_DISK_EXCLUSIVE, .size = format->size};
-    const struct fw_volume_layout layout = {.extent_size = format->extent_size,
-                                            .hosts_max = format->hosts_max,
-                                            .ring_size = format->ring_size,
-                                            .log_size = format->log_size,
-                                            .host_number = fw_ring_host_number(),
-                                            .replace = format->replace};
+    struct fw_volume_layout layout = {.extent_size = format->extent_size,
+                                      .hosts_max = format->hosts_max,
+                                      .ring_size = format->ring_size,
+                                      .log_size = format->log_size,
+                                      .replace = format->replace};
     struct fw_content content;
     struct fw_file_lock lock;
     struct fw_disk *disk = NULL;
@@ -70,6 +69,7 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
         (void)fw_reason_set(reason, rc, "a manager of %.150s runs on this host", format->path);
     }
     if (rc == 0) {
+        layout.host_number = fw_ring_host_number(&lock);
         const struct fw_disk_properties *properties = fw_disk_properties(disk);
         bool stays = content.kind == FW_CONTENT_GROUP && !format->replace;
         if (properties->is_file && properties->size < format->size && !stays) {

@@ -27,7 +27,8 @@
  *     claiming.
  *   - A process may take over at once what a dead process of its own host has left: it goes on with
  *     that process's right, by the same rule. That the other is dead is known by a lock that the
- *     kernel drops (FW_VOLUME_LOCK_MANAGER).
+ *     kernel drops (FW_VOLUME_LOCK_MANAGER). `host` stands for that lock: boot and device node (see
+ *     fw_ring_host_number()), so who came by another node is another host here.
  *   models/lease.pml has this, and what goes wrong without each of them.
  *
  * What is assumed. Clocks of hosts need not agree, but run equally fast, within 25 %. A write that

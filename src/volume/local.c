@@ -38,7 +38,11 @@ static int ring_attach(struct fw_volume_agent *agent, bool is_up, uint64_t host_
     if (rc != 0) {
         *ring = NULL;
     }
-    return rc;
+    return rc == -EBUSY ? fw_reason_set(reason, rc,
+                                        "an agent of '%.80s' runs already, on another host or by "
+                                        "another path to this disk; end that one first",
+                                        name)
+                        : rc;
 }
 
 static int host_find(struct fw_volume_agent *agent, const char *name, struct fw_reason *reason)
@@ -145,6 +149,7 @@ static int agent_start(struct fw_volume_agent *agent, const char *path, uint64_t
     if (rc == 0 && path != NULL) {
         rc = fw_file_lock_take(&agent->file_lock, path, FW_VOLUME_LOCK_HOSTS + agent->host, reason);
         agent->is_locked = rc == 0;
+        host_number = rc == 0 ? fw_ring_host_number(&agent->file_lock) : 0;
         if (rc == -EBUSY) {
             (void)fw_reason_set(reason, rc,
                                 "an agent of '%.80s' runs on this host already, and a host has "
@@ -202,7 +207,7 @@ int fw_volume_agent_open(struct fw_volume_agent **made,
         agent->up_disk = rc == 0 ? agent->up_disk : NULL;
     }
     if (rc == 0) {
-        rc = agent_start(agent, options->path, fw_ring_host_number(), options->host, reason);
+        rc = agent_start(agent, options->path, 0, options->host, reason);
     }
     if (rc != 0) {
         agent_free(agent);

@@ -16,6 +16,7 @@
 #include "io/spawn.h"
 #include "ring/core.h"
 #include "volume/lvm_label.h"
+#include "volume/remote.h"
 
 FW_LOG_MODULE_USE(volume);
 
@@ -653,6 +654,7 @@ static int adopt_locked(const struct fw_volume_lvm_adopt *adopt, struct text *te
     uint64_t count = 0;
     uint64_t bounds[4];
     struct fw_disk *part;
+    struct fw_file_lock lock;
     struct fw_volume_store *store;
     struct fw_volume_metadata metadata;
     int rc = run_find(text, &first, &count, reason);
@@ -670,8 +672,13 @@ static int adopt_locked(const struct fw_volume_lvm_adopt *adopt, struct text *te
     struct fw_volume_layout layout =
         layout_of(&text->lvm, adopt->hosts_max, adopt->ring_size, data);
     layout.data_offset = text->lvm.first + bounds[3] * text->lvm.extent_size;
-    layout.host_number = fw_ring_host_number();
     layout.replace = true;
+    rc = fw_file_lock_take(&lock, adopt->path, FW_VOLUME_LOCK_MANAGER, reason);
+    if (rc != 0) {
+        return rc;
+    }
+    layout.host_number = fw_ring_host_number(&lock);
+    fw_file_lock_release(&lock);
     rc = fw_disk_part_open(&part, disk, text->lvm.first + first * text->lvm.extent_size,
                            (bounds[3] - first) * text->lvm.extent_size, reason);
     if (rc != 0) {

@@ -139,6 +139,7 @@ struct ordering {
     struct fw_parker parker;
     int64_t begin_ns;
     int64_t told_ns;
+    uint64_t host_number;
 };
 
 /* Waits a moment and tells whoever wants to know, if it takes long. False: too long. */
@@ -264,7 +265,7 @@ static int order_told(struct ordering *ordering, struct fw_reason *reason)
     if (rc != 0) {
         return rc;
     }
-    rc = fw_volume_operator_open(&own, disk, fw_ring_host_number(), reason);
+    rc = fw_volume_operator_open(&own, disk, ordering->host_number, reason);
     if (rc == 0) {
         rc = tell(ordering, &own, reason);
         fw_volume_operator_close(&own);
@@ -348,6 +349,7 @@ int fw_volume_order(const struct fw_volume_order *order, struct fw_ring_reason *
     }
     if (rc == 0) {
         ordering.begin_ns = fw_clock_now_ns();
+        ordering.host_number = fw_ring_host_number(&lock);
         rc = order_do(&ordering, reason);
         fw_file_lock_release(&lock);
     }

@@ -389,7 +389,7 @@ int fw_volume_manager_open(struct fw_volume_manager **made,
                                 options->path);
         }
     }
-    manager->host_number = fw_ring_host_number();
+    manager->host_number = rc == 0 ? fw_ring_host_number(&manager->lock) : 0;
     char name[FW_VOLUME_NAME_MAX + 1];
     fw_process_host_name(name, sizeof name);
     (void)snprintf(manager->holder, sizeof manager->holder, "process %d of host %s",

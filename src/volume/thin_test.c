@@ -339,13 +339,16 @@ static void producer_take(void)
     struct fw_volume_store *store;
     struct fw_disk *disk;
     struct fw_disk *part;
+    struct fw_file_lock lock;
     struct fw_ring *ring;
+    VOLUME_OK(fw_file_lock_take(&lock, path, 0, fw_volume_reason(why)));
     VOLUME_OK(fw_disk_open(&disk, &options, fw_volume_reason(why)));
     VOLUME_OK(fw_volume_store_open(&store, disk, fw_volume_reason(why)));
     VOLUME_OK(store->ops->part(store, FW_VOLUME_PART_UP, 1, &part, fw_volume_reason(why)));
-    VOLUME_OK(
-        fw_ring_attach_on(&ring, part, fw_ring_host_number(), &producer, fw_volume_reason(why)));
+    VOLUME_OK(fw_ring_attach_on(&ring, part, fw_ring_host_number(&lock), &producer,
+                                fw_volume_reason(why)));
     fw_ring_detach(ring);
+    fw_file_lock_release(&lock);
     fw_disk_close(part);
     store->ops->close(store);
     fw_disk_close(disk);
