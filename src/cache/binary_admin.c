@@ -62,8 +62,8 @@ enum fw_parsed fw_binary_sasl_list(struct fw_binary *request)
 }
 
 /* PLAIN is: whom to act as (which is not looked at), a zero, the user, a zero, the password. */
-static bool plain_log_in(struct fw_session *session, const struct fw_auth *auth, const char *value,
-                         size_t length)
+static bool plain_log_in(const struct fw_binary *request, const struct fw_auth *auth,
+                         const char *value, size_t length)
 {
     const char *end = value + length;
     const char *user = memchr(value, 0, length);
@@ -78,9 +78,10 @@ static bool plain_log_in(struct fw_session *session, const struct fw_auth *auth,
     size_t user_length = (size_t)(password - user);
     password++;
     if (!fw_auth_check(auth, user, user_length, password, (size_t)(end - password))) {
+        fw_session_fail_login(request->session, request->input, user, user_length);
         return false;
     }
-    fw_session_log_in(session, user, user_length);
+    fw_session_log_in(request->session, user, user_length);
     return true;
 }
 
@@ -115,7 +116,7 @@ enum fw_parsed fw_binary_sasl_login(struct fw_binary *request)
         return fw_binary_answer_text(request, FW_BINARY_LOGIN_MORE, "");
     }
     fw_counter_increment(&request->local->metrics->auth_cmds);
-    if (!is_plain || !plain_log_in(request->session, auth, value, request->value_length)) {
+    if (!is_plain || !plain_log_in(request, auth, value, request->value_length)) {
         fw_counter_increment(&request->local->metrics->auth_errors);
         return fw_binary_fail(request, FW_BINARY_LOGIN_FAILED);
     }

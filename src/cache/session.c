@@ -85,6 +85,18 @@ void fw_session_log_in(struct fw_session *session, const char *user, size_t leng
     session->has_new_login = true;
 }
 
+void fw_session_fail_login(struct fw_session *session, struct fw_input *input, const char *user,
+                           size_t length)
+{
+    input->budget = 1; /* Whatever follows this command has to wait. */
+    fw_session_log_in(session, user, length);
+    session->has_logged_in = false;
+    session->has_failed_login = true;
+    if (session->login_failures < UINT8_MAX) {
+        session->login_failures++;
+    }
+}
+
 struct fw_listing *fw_listing_create(struct fw_session *session, size_t state_size)
 {
     FW_ASSERT(session->listing == NULL);
@@ -333,7 +345,7 @@ static enum fw_parsed run_state_verbosely(struct fw_session *session, struct fw_
     const uint32_t budget = input->budget;
     input->budget = budget > 0 ? 1 : 0; /* So that no parser does several commands in one call. */
     enum fw_parsed parsed = run_state(session, local, input);
-    input->budget = budget;
+    input->budget = session->has_failed_login ? 1 : budget;
     bool has_begun = parsed == FW_PARSED || parsed == FW_PARSED_CLOSE || session->state != state;
     if (state == FW_SESSION_COMMAND && has_begun) {
         fw_verbose_command(session, command, (size_t)(input->end - command));

@@ -77,6 +77,9 @@ struct fw_session {
     uint32_t client;      /* Number of the connection in this server, never 0. */
     bool has_locks;       /* Holds locks, to be let go of at the end. */
     bool has_new_login;   /* `login` has changed; who wants to know it sets it back. */
+    /* A login has failed, which also ended the run. `login` is who tried, until it is set back. */
+    bool has_failed_login;
+    uint8_t login_failures; /* So many, and no more than fit. */
     uint64_t swallow;
     struct fw_pending *pending;
     struct fw_listing *listing;
@@ -124,6 +127,11 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
 
 /* For the protocols: the client is this user from now on, or, with NULL, nobody any more. */
 void fw_session_log_in(struct fw_session *session, const char *user, size_t length);
+
+/* For parsers: that has failed. The run ends behind the command, whatever the client sent. */
+struct fw_input;
+void fw_session_fail_login(struct fw_session *session, struct fw_input *input, const char *user,
+                           size_t length);
 
 /*
  * In BODY: where the next bytes of the value go, and how many fit there. NULL: into the input

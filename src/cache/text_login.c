@@ -14,8 +14,8 @@ enum { VALUE_END = 2 };
 #define ANSWER(local, constant) FW_REPLY_ADD(&(local)->reply, constant "\r\n")
 
 /* `value` has `length` bytes, and two behind that should be a line's end. */
-static void login_check(struct fw_session *session, struct fw_cache_local *local, const char *value,
-                        size_t length)
+static void login_check(struct fw_session *session, struct fw_cache_local *local,
+                        struct fw_input *input, const char *value, size_t length)
 {
     struct fw_word words[FW_TEXT_WORDS_MAX];
     if (value[length] != '\r' || value[length + 1] != '\n') {
@@ -34,6 +34,7 @@ static void login_check(struct fw_session *session, struct fw_cache_local *local
         ANSWER(local, "STORED");
     } else {
         fw_counter_increment(&local->metrics->auth_errors);
+        fw_session_fail_login(session, input, words[0].text, words[0].length);
         ANSWER(local, "CLIENT_ERROR authentication failure");
     }
 }
@@ -68,7 +69,7 @@ enum fw_parsed fw_text_login(struct fw_session *session, struct fw_cache_local *
         input->wanted = (size_t)(value - input->next) + length + VALUE_END;
         return FW_PARSED_INPUT;
     }
-    login_check(session, local, value, length);
+    login_check(session, local, input, value, length);
     input->next = value + length + VALUE_END;
     return FW_PARSED;
 }

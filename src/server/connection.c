@@ -213,12 +213,22 @@ static bool reply_keep(struct fw_connection *connection, size_t sent)
     return is_kept;
 }
 
-/* Keeps the core's reply until enough slaves have confirmed what it says. False: no memory. */
+/* Does its reply have to wait? */
+static inline bool reply_is_held(struct fw_connection *connection)
+{
+    return FW_UNLIKELY(connection->penalty_ms != 0) ||
+           (FW_UNLIKELY(connection->doubt != NULL) && fw_doubt_holds(connection));
+}
+
+/*
+ * Keeps the core's reply until enough slaves have confirmed what it says, or a failed login is
+ * atoned for. False: no memory.
+ */
 static bool reply_hold(struct fw_connection *connection)
 {
     struct fw_reply *reply = &connection->core->cache.reply;
     bool is_kept = reply_keep(connection, 0);
-    if (is_kept) {
+    if (is_kept && connection->doubt != NULL) {
         fw_doubt_enter(connection);
     }
     fw_reply_clear(reply);
@@ -238,7 +248,7 @@ static bool reply_send(struct fw_connection *connection)
     if (count == 0) {
         return true;
     }
-    if (FW_UNLIKELY(connection->doubt != NULL) && fw_doubt_holds(connection)) {
+    if (reply_is_held(connection)) {
         return reply_hold(connection);
     }
     size_t length = 0;
@@ -490,7 +500,14 @@ static enum outcome connection_turn(struct fw_connection *connection)
     enum fw_session_end end = connection_run(connection, (size_t)received);
     connection->has_more = end == FW_SESSION_TURN;
     if (FW_UNLIKELY(connection->session.has_new_login)) {
+        bool has_failed = connection->session.has_failed_login;
+        if (has_failed) {
+            fw_connection_penalise(connection);
+        }
         connection_classify(connection);
+        if (has_failed) {
+            return connection_flush(connection, MORE);
+        }
     }
     switch (end) {
     case FW_SESSION_INPUT: /* There is no need to be told that more has come. */
@@ -652,8 +669,9 @@ static enum fw_step connection_serve(struct fw_connection *connection)
         return connection->is_admitted ? fw_fom_yield(fom, FW_CONNECTION_SERVE)
                                        : fw_fom_wait(fom, FW_CONNECTION_SERVE);
     case KEPT:
-        return fw_fom_goto(fom,
-                           connection->doubt != NULL ? FW_CONNECTION_HOLD : FW_CONNECTION_SEND);
+        return fw_fom_goto(fom, connection->doubt != NULL || connection->penalty_ms != 0
+                                    ? FW_CONNECTION_HOLD
+                                    : FW_CONNECTION_SEND);
     case FULL:
         return fw_fom_goto(fom, FW_CONNECTION_DISK);
     case OVER:
@@ -662,12 +680,17 @@ static enum fw_step connection_serve(struct fw_connection *connection)
     return fw_fom_goto(fom, FW_CONNECTION_CLOSE);
 }
 
-/* Its replies speak of changes that slaves have to confirm. */
+/* Its replies speak of changes that slaves have to confirm, or of a failed login. */
 static enum fw_step connection_hold(struct fw_connection *connection)
 {
     struct fw_fom *fom = &connection->fom;
     FW_ASSERT(connection->unsent != NULL && !connection->is_admitted);
-    if (fw_doubt_holds(connection)) {
+    int64_t atoned_ns = fw_connection_atoned_ns(connection);
+    if (fw_fom_now(fom) < atoned_ns) {
+        return fw_fom_wait_until(fom, FW_CONNECTION_HOLD, atoned_ns);
+    }
+    connection->penalty_ms = 0;
+    if (connection->doubt != NULL && fw_doubt_holds(connection)) {
         int64_t deadline_ns = connection->doubt->deadline_ns;
         if (fw_fom_now(fom) < deadline_ns) {
             return fw_fom_wait_until(fom, FW_CONNECTION_HOLD, deadline_ns);

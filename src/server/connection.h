@@ -5,7 +5,8 @@
  *       ┌── all is answered, or more to do: waits to be admitted again
  *       ▼   │
  *     SERVE ┴── the socket is full, or a value is in the file ──► SEND
- *       │ ▲ ▲ └── slaves have to confirm ──► HOLD ──────►│ │
+ *       │ ▲ ▲ └── slaves have to confirm,                │ │
+ *       │ │ │     or a login failed ──────► HOLD ───────►│ │
  *       │ │ └─► DISK: a part of a value is written       │ │
  *       │ └──────────────── all is sent ─────────────────┘ │
  *       └─── quit, end, error ──────► CLOSE ◄──────────────┘
@@ -161,6 +162,7 @@ struct fw_connection {
     bool is_closing;           /* Has let go of everything; waits for the reactor to do so too. */
     bool is_closed;            /* The reactor has. */
     atomic_bool is_kept;       /* It has something unsent. Relaxed: only shown. */
+    uint16_t penalty_ms;       /* In HOLD: a login failed, so the answer waits since active_ns. */
     ssize_t sent;              /* What the last send that was under way has answered. */
     _Atomic int64_t active_ns; /* When it was last served. Relaxed: only shown, and its own. */
     struct fw_listening *listening;

@@ -10,6 +10,7 @@ static const struct fw_metric rows[] = {
     ROW(bytes_written, "bytes", "sent to clients"),
     ROW(replies_kept, "", "replies that a client did not take at once"),
     ROW(idle_kicks, "", "connections closed because nothing came for too long"),
+    ROW(login_kicks, "", "connections closed because too many logins failed"),
 };
 const struct fw_metric_table fw_server_metric_table =
     FW_METRIC_TABLE("server", struct fw_metrics_server, rows);

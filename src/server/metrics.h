@@ -15,8 +15,9 @@ struct fw_metrics_server {
     struct fw_counter bytes_written;
     struct fw_counter replies_kept; /* The socket was full, and the rest was copied. */
     struct fw_counter idle_kicks;   /* Closed because nothing came for too long. */
+    struct fw_counter login_kicks;  /* Closed because logins failed. */
 };
 
-enum { FW_SERVER_COUNTERS = 6 }; /* How many stand above. */
+enum { FW_SERVER_COUNTERS = 7 }; /* How many stand above. */
 
 extern const struct fw_metric_table fw_server_metric_table;

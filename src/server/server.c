@@ -132,6 +132,7 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
     if (rc != 0) {
         return fw_reason_errno(reason, rc, "cannot start: no random numbers");
     }
+    fw_guesses_init(&server->guesses, ~table.seed);
     rc = fw_cache_init(cache, &table, reason);
     if (rc != 0) {
         return rc;

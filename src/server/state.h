@@ -28,6 +28,7 @@
 #include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
+#include "server/guesses.h"
 #include "server/image_claim.h"
 #include "server/large.h"
 #include "server/options.h"
@@ -66,6 +67,7 @@ struct fw_server {
     struct fw_sweeper sweeper;
     struct fw_volumes volumes;
     struct fw_server_trace trace;
+    struct fw_guesses guesses;
     struct fw_tenants *tenants;
     struct fw_replication replication;
     struct fw_tenant_metrics tenant_metrics;

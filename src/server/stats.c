@@ -79,7 +79,7 @@ static void counters_sum(const struct fw_server *server, uint64_t sums[static FW
     }
 }
 
-static_assert(offsetof(struct fw_metrics_server, idle_kicks) -
+static_assert(offsetof(struct fw_metrics_server, login_kicks) -
                       offsetof(struct fw_metrics_server, turns) ==
                   (FW_SERVER_COUNTERS - 1) * sizeof(struct fw_counter),
               "they are summed as an array");
