@@ -12,8 +12,18 @@
 #include "http/prometheus.h"
 #include "http/status.h"
 #include "io/address.h"
+#include "io/clock.h"
 
-enum { CONNECTIONS = 32, MEMORY = 16 << 10, PATIENCE_S = 10 };
+/* Twice as many connections as places: who is displaced is open for a moment longer. */
+enum { PLACES = 32, CONNECTIONS = 2 * PLACES, MEMORY = 16 << 10, PATIENCE_S = 10 };
+#define DEADLINE_NS (20 * (int64_t)FW_NS_PER_S)
+#define LOOK_NS     ((int64_t)FW_NS_PER_S)
+
+struct client {
+    int fd;
+    int64_t since_ns; /* When it came, or when its last request was answered. */
+    bool is_shut;
+};
 
 struct fw_http {
     struct MHD_Daemon *daemon;
@@ -21,10 +31,13 @@ struct fw_http {
     struct fw_address address;
     bool is_loopback;
     struct fw_parker all_gone; /* Unparked for each client that goes while it is being closed. */
-    struct fw_mutex lock;      /* Guards what follows. */
+    struct fw_thread warden;
+    struct fw_parker news;
+    struct fw_mutex lock; /* Guards what follows. */
     bool is_closing;
     uint32_t client_count;
-    int clients[CONNECTIONS]; /* Their sockets, in any order. */
+    uint32_t shut_count;                /* Of these. */
+    struct client clients[CONNECTIONS]; /* In any order. */
 };
 
 /* ---- answers ---- */
@@ -170,28 +183,67 @@ static enum MHD_Result request_take(void *context, struct MHD_Connection *connec
 
 /* ---- clients ---- */
 
+/* The lock is held. Its place is free from now on. */
+static void client_shut(struct fw_http *http, struct client *client)
+{
+    if (!client->is_shut) {
+        client->is_shut = true;
+        http->shut_count++;
+        (void)shutdown(client->fd, SHUT_RDWR);
+    }
+}
+
+/* The lock is held. The one whose request takes longest makes room for one that is new. */
+static void clients_displace(struct fw_http *http)
+{
+    struct client *oldest = NULL;
+    for (uint32_t i = 0; i < http->client_count; i++) {
+        struct client *client = &http->clients[i];
+        if (!client->is_shut && (oldest == NULL || client->since_ns < oldest->since_ns)) {
+            oldest = client;
+        }
+    }
+    if (oldest != NULL) {
+        client_shut(http, oldest);
+    }
+}
+
 static void client_came(struct fw_http *http, int fd)
 {
     fw_mutex_lock(&http->lock);
-    bool has_place = http->client_count < CONNECTIONS;
-    if (has_place) {
-        http->clients[http->client_count++] = fd;
-    }
-    if (!has_place || http->is_closing) {
-        (void)shutdown(fd, SHUT_RDWR);
+    if (http->client_count == CONNECTIONS) {
+        (void)shutdown(fd, SHUT_RDWR); /* Not while libmicrohttpd keeps to its limit. */
+    } else {
+        if (http->client_count - http->shut_count >= PLACES) {
+            clients_displace(http);
+        }
+        struct client *client = &http->clients[http->client_count++];
+        *client = (struct client){.fd = fd, .since_ns = fw_clock_now_ns()};
+        if (http->is_closing) {
+            client_shut(http, client);
+        }
     }
     fw_mutex_unlock(&http->lock);
 }
 
+/* The lock is held. NULL: there was no place for it. */
+static struct client *client_find(struct fw_http *http, int fd)
+{
+    for (uint32_t i = 0; i < http->client_count; i++) {
+        if (http->clients[i].fd == fd) {
+            return &http->clients[i];
+        }
+    }
+    return NULL;
+}
+
 static void client_went(struct fw_http *http, int fd)
 {
-    uint32_t i = 0;
     fw_mutex_lock(&http->lock);
-    while (i < http->client_count && http->clients[i] != fd) {
-        i++;
-    }
-    if (i < http->client_count) {
-        http->clients[i] = http->clients[--http->client_count];
+    struct client *client = client_find(http, fd);
+    if (client != NULL) {
+        http->shut_count -= client->is_shut ? 1 : 0;
+        *client = http->clients[--http->client_count];
     }
     if (http->is_closing) {
         fw_unpark(&http->all_gone);
@@ -199,7 +251,42 @@ static void client_went(struct fw_http *http, int fd)
     fw_mutex_unlock(&http->lock);
 }
 
-/* libmicrohttpd's call-backs. The socket is open in both. */
+/* Its request was answered: its time begins anew. */
+static void client_answered(struct fw_http *http, int fd)
+{
+    fw_mutex_lock(&http->lock);
+    struct client *client = client_find(http, fd);
+    if (client != NULL) {
+        client->since_ns = fw_clock_now_ns();
+    }
+    fw_mutex_unlock(&http->lock);
+}
+
+/* Shuts those whose time is up. True: it is closing. */
+static bool clients_look(struct fw_http *http)
+{
+    int64_t now = fw_clock_now_ns();
+    fw_mutex_lock(&http->lock);
+    for (uint32_t i = 0; i < http->client_count; i++) {
+        if (now - http->clients[i].since_ns >= DEADLINE_NS) {
+            client_shut(http, &http->clients[i]);
+        }
+    }
+    bool is_closing = http->is_closing;
+    fw_mutex_unlock(&http->lock);
+    return is_closing;
+}
+
+/* libmicrohttpd only knows how long nothing came, and a byte a second is something. */
+static void warden_run(void *argument)
+{
+    struct fw_http *http = argument;
+    while (!clients_look(http)) {
+        (void)fw_park_for(&http->news, LOOK_NS);
+    }
+}
+
+/* libmicrohttpd's call-backs. The socket is open in all of them. */
 static void client_notice(void *context, struct MHD_Connection *connection, void **place,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -209,6 +296,18 @@ static void client_notice(void *context, struct MHD_Connection *connection, void
     if (info != NULL) {
         (what == MHD_CONNECTION_NOTIFY_STARTED ? client_came : client_went)(context,
                                                                             info->connect_fd);
+    }
+}
+
+static void request_over(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode how)
+{
+    (void)state;
+    (void)how;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info != NULL) {
+        client_answered(context, info->connect_fd);
     }
 }
 
@@ -242,9 +341,10 @@ static void clients_end(struct fw_http *http)
     fw_mutex_lock(&http->lock);
     http->is_closing = true;
     for (uint32_t i = 0; i < http->client_count; i++) {
-        (void)shutdown(http->clients[i], SHUT_RDWR);
+        client_shut(http, &http->clients[i]);
     }
     fw_mutex_unlock(&http->lock);
+    fw_unpark(&http->news);
     while (!clients_are_gone(http)) {
         fw_park(&http->all_gone);
     }
@@ -270,8 +370,8 @@ static int daemon_start(struct fw_http *http, const struct fw_address *address)
         flags, 0, client_admit, http, request_take, http, MHD_OPTION_SOCK_ADDR, &address->any,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PATIENCE_S,
-        MHD_OPTION_NOTIFY_CONNECTION, client_notice, http, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U,
-        MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, client_notice, http, MHD_OPTION_NOTIFY_COMPLETED,
+        request_over, http, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
     return http->daemon != NULL ? 0 : errno != 0 ? -errno : -EIO;
 }
 
@@ -295,8 +395,17 @@ int fw_http_open(struct fw_http **http, const char *address, const struct fw_htt
     fw_parker_init(&made->all_gone);
     made->shown = *shown;
     made->is_loopback = address_is_loopback(&parsed);
+    fw_parker_init(&made->news);
+    rc = fw_thread_create(&made->warden, "http", warden_run, made);
+    if (rc != 0) {
+        fw_mutex_fini(&made->lock);
+        free(made);
+        return fw_reason_errno(reason, rc, "cannot serve HTTP");
+    }
     rc = daemon_start(made, &parsed);
     if (rc != 0) {
+        clients_end(made);
+        fw_thread_join(&made->warden);
         fw_mutex_fini(&made->lock);
         free(made);
         (void)fw_reason_errno(reason, rc, "cannot serve HTTP at %s", address);
@@ -323,6 +432,7 @@ void fw_http_close(struct fw_http *http)
     if (http != NULL) {
         clients_end(http);
         MHD_stop_daemon(http->daemon);
+        fw_thread_join(&http->warden);
         fw_mutex_fini(&http->lock);
         free(http);
     }

@@ -13,12 +13,15 @@
  * requests that name the loopback as their host: otherwise any page that a browser on this machine
  * has open could read it, by a domain name that resolves to 127.0.0.1.
  *
- * Threads. One, libmicrohttpd's, which waits for requests and answers them. Nothing of it runs on a
+ * Threads. One, libmicrohttpd's, which waits for requests and answers them, and one that looks
+ * after the deadlines. Nothing of it runs on a
  * locality: figures are read from atomics and under the metrics' lock, as `stats` reads them. So a
  * scrape costs clients nothing but the processor that it uses.
  *
- * Limits: CONNECTIONS at once, MEMORY for the head of a request, PATIENCE_S without progress.
- * Bodies are refused.
+ * Limits: MEMORY for the head of a request, PATIENCE_S without progress, DEADLINE_NS for a request
+ * and its answer, however slowly they come and go. There are PLACES for clients. Who comes while
+ * all are taken displaces the one whose request has taken longest: so a health check, which takes
+ * no time, gets in whoever else is there. Bodies are refused.
  *
  * Why libmicrohttpd: parsing HTTP by hand is a classic of avoidable holes, and it is small, in
  * Debian, and fit to be embedded. It brings its own sockets, so the simulator does not run it. Why
