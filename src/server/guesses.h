@@ -29,7 +29,7 @@
 
 enum {
     FW_GUESS_SLOTS = 1024, /* For addresses, and as many for names. */
-    FW_GUESS_CLOSE = 5,
+    FW_GUESS_CLOSE = 6,
     FW_GUESS_FORGET_S = 600,
 };
 #define FW_GUESS_DELAY_NS     (100 * (int64_t)FW_NS_PER_MS)

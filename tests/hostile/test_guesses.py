@@ -11,7 +11,7 @@ import pytest
 
 from served import Served, wait_for
 
-CLOSED_AFTER = 5
+CLOSED_AFTER = 6
 FAILED = {"text": b"CLIENT_ERROR authentication failure\r\n", "binary": b"\x81\x21"}
 
 
