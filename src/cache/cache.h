@@ -35,6 +35,7 @@
 struct fw_auth;
 struct fw_locks;
 struct fw_detail;
+struct fw_holdings;
 
 enum { FW_CACHE_CLOCK_START = 2 };
 
@@ -95,6 +96,7 @@ struct fw_cache {
     struct fw_locks *locks;       /* The cache's own, with has_locking; else NULL. */
     struct fw_counters *counters; /* The cache's own, or NULL. */
     struct fw_detail *detail;     /* What `stats detail` counts. */
+    struct fw_holdings *holdings; /* The caller's. NULL: what sessions hold is not bounded. */
     int64_t start_ns;             /* By fw_clock_now_ns(). */
     int64_t start_wall_s;         /* The unix time at which the cache's clock stood at its start. */
     /* Of `debugtime`. Relaxed, both: a test waits for the answer. */
@@ -128,6 +130,8 @@ struct fw_cache_local {
     struct fw_table_local *table;
     struct fw_metrics_cache *metrics;
     uint32_t now; /* The cache's clock, as of the begin of this tick. */
+    /* The tenant whose session runs, for what it makes us hold. The server's; NULL: 0. */
+    uint32_t (*whose)(struct fw_cache_local *local);
     struct fw_notice notice;
     struct fw_reply reply;
 };

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "cache/gate.h"
+#include "cache/holdings.h"
 #include "cache/locks.h"
 #include "cache/parser.h"
 #include "cache/verbose.h"
@@ -22,8 +23,18 @@ struct fw_hoard {
     size_t begin, end; /* Not yet answered. */
     size_t size;
     bool is_whole; /* The end of the line is in it. */
+    struct fw_holding claim;
     char bytes[];
 };
+
+static void hoard_free(struct fw_session *session, struct fw_cache_local *local)
+{
+    if (session->hoard != NULL && local->cache->holdings != NULL) {
+        fw_holding_end(&session->hoard->claim, local->cache->holdings);
+    }
+    free(session->hoard);
+    session->hoard = NULL;
+}
 
 void fw_session_init(struct fw_session *session, uint32_t client)
 {
@@ -65,8 +76,7 @@ void fw_session_fini(struct fw_session *session, struct fw_cache_local *local)
     if (session->listing != NULL) {
         session_end_listing(session);
     }
-    free(session->hoard);
-    session->hoard = NULL;
+    hoard_free(session, local);
     free(session->login);
     session->login = NULL;
     fw_session_unlock_all(session, local);
@@ -179,8 +189,15 @@ static enum fw_parsed run_body(struct fw_session *session, struct fw_cache_local
     return parsed;
 }
 
+static bool hoard_claim(struct fw_holding *claim, struct fw_cache_local *local, size_t bytes)
+{
+    struct fw_holdings *holdings = local->cache->holdings;
+    uint32_t tenant = local->whose != NULL ? local->whose(local) : 0;
+    return holdings == NULL || fw_holding_grow(claim, holdings, tenant, bytes);
+}
+
 /* Makes room, at least one byte. False: it is as large as it may be, or there is no memory. */
-static bool hoard_grow(struct fw_session *session)
+static bool hoard_grow(struct fw_session *session, struct fw_cache_local *local)
 {
     struct fw_hoard *hoard = session->hoard;
     if (hoard != NULL && hoard->begin > 0) {
@@ -190,29 +207,38 @@ static bool hoard_grow(struct fw_session *session)
         return true;
     }
     size_t size = hoard == NULL ? HOARD_FIRST : 2 * hoard->size;
-    if (size > FW_SESSION_HOARD_MAX) {
+    struct fw_holding claim = hoard != NULL ? hoard->claim : (struct fw_holding){.bytes = 0};
+    size_t more = hoard != NULL ? size - hoard->size : sizeof *hoard + size;
+    if (size > FW_SESSION_HOARD_MAX || !hoard_claim(&claim, local, more)) {
         return false;
     }
     struct fw_hoard *grown = realloc(hoard, sizeof *grown + size);
+    if (grown == NULL && hoard == NULL && local->cache->holdings != NULL) {
+        fw_holding_end(&claim, local->cache->holdings);
+    } else if (grown == NULL && hoard != NULL) {
+        hoard->claim = claim; /* More than it has, until it ends. */
+    }
     if (grown == NULL) {
         return false;
     }
     if (hoard == NULL) {
         *grown = (struct fw_hoard){.begin = 0};
     }
+    grown->claim = claim;
     grown->size = size;
     session->hoard = grown;
     return true;
 }
 
 /* Takes input up to the end of the line, or as much as there is room for. */
-static void hoard_take(struct fw_session *session, struct fw_input *input)
+static void hoard_take(struct fw_session *session, struct fw_cache_local *local,
+                       struct fw_input *input)
 {
     const char *line_end = memchr(input->next, '\n', input_length(input));
     const char *end = line_end != NULL ? line_end + 1 : input->end;
     while (input->next < end) {
         struct fw_hoard *hoard = session->hoard;
-        if ((hoard == NULL || hoard->end == hoard->size) && !hoard_grow(session)) {
+        if ((hoard == NULL || hoard->end == hoard->size) && !hoard_grow(session, local)) {
             return;
         }
         hoard = session->hoard;
@@ -233,7 +259,7 @@ static enum fw_parsed run_keys(struct fw_session *session, struct fw_cache_local
         return fw_text_key(session, local, input);
     }
     if (session->hoard == NULL || !session->hoard->is_whole) {
-        hoard_take(session, input);
+        hoard_take(session, local, input);
     }
     struct fw_hoard *hoard = session->hoard;
     if (hoard == NULL) {
@@ -251,8 +277,7 @@ static enum fw_parsed run_keys(struct fw_session *session, struct fw_cache_local
     input->keys = kept.keys;
     hoard->begin = (size_t)(kept.next - hoard->bytes);
     if (session->state != FW_SESSION_KEYS) {
-        free(hoard);
-        session->hoard = NULL;
+        hoard_free(session, local);
     }
     return parsed == FW_PARSED_INPUT ? FW_PARSED : parsed; /* There is room for more again. */
 }

@@ -117,51 +117,16 @@ static void connection_withdraw(struct fw_connection *connection)
     }
 }
 
+/* The cache asks whose the client is that is being served. */
+static uint32_t core_whose(struct fw_cache_local *local)
+{
+    return fw_connection_tenant(FW_CONTAINER_OF(local, struct fw_server_core, cache)->serving);
+}
+
 static void connection_give_to(struct fw_connection *connection, struct fw_rule_verdict verdict)
 {
     connection->request.class.tenant = verdict.tenant;
     connection->request.class.is_urgent = verdict.is_urgent;
-}
-
-/* Why nobody may give such a command now; NULL: there is no reason. */
-static const char *gate_refusal(const struct fw_server *server, enum fw_command_class class)
-{
-    const struct fw_replication *replication = &server->replication;
-    bool is_write = class == FW_COMMAND_WRITE;
-    if (fw_replication_refuses_reads(replication)) {
-        return replication->no_reads;
-    }
-    /* Relaxed, both: the first changes while nobody writes, the second is never taken back. */
-    if (is_write && atomic_load_explicit(&server->cache.is_read_only, memory_order_relaxed)) {
-        return replication->no_writes;
-    }
-    if (is_write && atomic_load_explicit(&server->cache.is_used_up, memory_order_relaxed)) {
-        return "the item numbers are used up, the server has to be restarted";
-    }
-    return NULL;
-}
-
-/* The gate: may this command go in the turn that was admitted? */
-static enum fw_gate gate_ask(struct fw_cache_gate *gate, enum fw_command_class class,
-                             const char *key, size_t length)
-{
-    static const enum fw_rule_class classes[] = {[FW_COMMAND_READ] = FW_RULE_READ,
-                                                 [FW_COMMAND_WRITE] = FW_RULE_WRITE,
-                                                 [FW_COMMAND_ADMIN] = FW_RULE_ADMIN};
-    struct fw_server_core *core = FW_CONTAINER_OF(gate, struct fw_server_core, gate);
-    struct fw_connection *connection = core->serving;
-    struct fw_rule_verdict verdict =
-        fw_rules_classify(core->ruling->rules, &connection->scope, classes[class], key, length);
-    if (verdict.tenant != connection->request.class.tenant ||
-        verdict.is_urgent != connection->request.class.is_urgent) {
-        connection->held = verdict;
-        return FW_GATE_HOLD;
-    }
-    gate->refusal = gate_refusal(core->server, class);
-    return connection->is_shed || gate->refusal != NULL ||
-                   (core->doubts.is_short && class == FW_COMMAND_WRITE)
-               ? FW_GATE_REFUSE
-               : FW_GATE_PASS;
 }
 
 /* Whose it is, by what is known of it before a request is. */
@@ -204,11 +169,18 @@ static void connection_readable(struct fw_stream *stream)
 
 /* ---- replies ------------------------------------------------------------------------------- */
 
-/* Keeps all behind the first `sent` bytes. False: no memory. */
+/* Keeps all behind the first `sent` bytes. False: no memory, or its tenant holds too much. */
 static bool reply_keep(struct fw_connection *connection, size_t sent)
 {
-    connection->unsent = fw_unsent_create(&connection->core->cache.reply, sent);
-    bool is_kept = connection->unsent != NULL;
+    struct fw_unsent *unsent = fw_unsent_create(&connection->core->cache.reply, sent);
+    if (unsent != NULL &&
+        !fw_holding_grow(&unsent->claim, &connection->core->server->holdings,
+                         fw_connection_tenant(connection), fw_unsent_size(unsent))) {
+        fw_unsent_destroy(unsent, connection->core->cache.table);
+        unsent = NULL;
+    }
+    connection->unsent = unsent;
+    bool is_kept = unsent != NULL;
     atomic_store_explicit(&connection->is_kept, is_kept, memory_order_relaxed);
     return is_kept;
 }
@@ -298,6 +270,7 @@ static void unsent_drop(struct fw_connection *connection)
 {
     transfer_drop(connection);
     if (connection->unsent != NULL) {
+        fw_holding_end(&connection->unsent->claim, &connection->core->server->holdings);
         fw_unsent_destroy(connection->unsent, connection->core->cache.table);
         connection->unsent = NULL;
         atomic_store_explicit(&connection->is_kept, false, memory_order_relaxed);
@@ -947,7 +920,7 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     core->now_ns = 0;
     core->seen_ns = 0;
     core->unseen_cost = 0;
-    core->gate.ask = gate_ask;
+    core->gate.ask = fw_connection_gate;
     fw_timer_init(&core->sched_timer, core_poll);
     fw_doubts_init(&core->doubts);
     core->getter = (struct fw_sched_getter){.ready = connection_admitted};
@@ -964,6 +937,7 @@ int fw_server_core_init(struct fw_server_core *core, struct fw_server *server,
     if (rc != 0) {
         goto no_cache;
     }
+    core->cache.whose = core_whose;
     fw_tenancy_join(core);
     rc = fw_sched_init(&core->sched, &(struct fw_sched_config){.policy = core->policy,
                                                                .tenants = server->tenants,

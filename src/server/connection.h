@@ -143,7 +143,7 @@ struct fw_connection {
     struct fw_unsent *unsent;
     struct fw_doubt *doubt;       /* NULL: there is none. */
     struct fw_transfer *transfer; /* From or to the file of large values; NULL: none. */
-    char *rest; /* Input left over from a turn; NULL: none, or it is in the core's buffer. */
+    struct fw_rest *rest; /* Input left over from a turn; NULL: none, or in the core's buffer. */
     uint32_t rest_length;
     uint32_t wanted; /* So much input must be there before another run makes sense. */
     int fd;          /* Until the stream is open. */
@@ -180,6 +180,17 @@ enum {
 
 /* All but its limit, which is the server's. */
 extern const struct fw_fom_type fw_connection_type;
+
+/* The gate: may this command go in the turn that was admitted? In gate.c. */
+enum fw_gate fw_connection_gate(struct fw_cache_gate *gate, enum fw_command_class class,
+                                const char *key, size_t length);
+
+/* Whose it is, as far as is known: a number below FW_SCHED_TENANTS_MAX. */
+static inline uint32_t fw_connection_tenant(const struct fw_connection *connection)
+{
+    uint32_t tenant = connection->request.class.tenant;
+    return tenant < FW_SCHED_TENANTS_MAX ? tenant : 0;
+}
 
 /* On its turn, when the core has another ruling: whose it is now. It may wait to be admitted. */
 void fw_connection_classify_again(struct fw_connection *connection);

@@ -7,20 +7,58 @@
 #include "base/assert.h"
 #include "engine/core.h"
 #include "server/connection.h"
+#include "server/state.h"
 
 static bool core_erases(const struct fw_server_core *core)
 {
     return FW_UNLIKELY(fw_table_erases(core->cache.table));
 }
 
-/* The memory of input that was left over; NULL: there is none. */
+struct fw_rest {
+    struct fw_holding claim;
+    char bytes[];
+};
+
 static void rest_free(struct fw_connection *connection)
 {
-    if (connection->rest != NULL && core_erases(connection->core)) {
-        explicit_bzero(connection->rest, connection->rest_length);
+    struct fw_rest *rest = connection->rest;
+    if (rest == NULL) {
+        return;
     }
-    free(connection->rest);
+    if (core_erases(connection->core)) {
+        explicit_bzero(rest->bytes, connection->rest_length);
+    }
+    fw_holding_end(&rest->claim, &connection->core->server->holdings);
+    free(rest);
     connection->rest = NULL;
+}
+
+/* Memory for so much input. NULL: there is none, or its tenant holds too much. */
+static struct fw_rest *rest_make(const struct fw_connection *connection, size_t length)
+{
+    struct fw_holding claim = {.bytes = 0};
+    struct fw_holdings *holdings = &connection->core->server->holdings;
+    struct fw_rest *made = NULL;
+    size_t size = sizeof *made + length;
+    if (fw_holding_grow(&claim, holdings, fw_connection_tenant(connection), size)) {
+        made = malloc(size);
+        if (made == NULL) {
+            fw_holding_end(&claim, holdings);
+        } else {
+            made->claim = claim;
+        }
+    }
+    return made;
+}
+
+/* As memcached says it, where nothing else is on its way to the client. */
+static void rest_refuse(struct fw_connection *connection)
+{
+    static char text[] = "SERVER_ERROR out of memory reading request\r\n";
+    struct iovec words = {.iov_base = text, .iov_len = sizeof text - 1};
+    if (connection->unsent == NULL && connection->session.protocol == FW_PROTOCOL_TEXT) {
+        (void)!fw_stream_send_now(&connection->stream, &words, 1); /* It is closed in any case. */
+    }
 }
 
 void fw_connection_input_evict(struct fw_server_core *core)
@@ -29,13 +67,14 @@ void fw_connection_input_evict(struct fw_server_core *core)
     core->owner = NULL;
     FW_ASSERT(owner->rest == NULL && core->end > core->begin);
     owner->rest_length = core->end - core->begin;
-    owner->rest = malloc(owner->rest_length);
+    owner->rest = rest_make(owner, owner->rest_length);
     if (owner->rest == NULL) {
+        rest_refuse(owner);
         owner->is_broken = true; /* It has lost bytes, and learns of it when it next looks. */
         fw_fom_wake(&owner->fom);
         return;
     }
-    memcpy(owner->rest, core->input + core->begin, owner->rest_length);
+    memcpy(owner->rest->bytes, core->input + core->begin, owner->rest_length);
 }
 
 void fw_connection_input_claim(struct fw_connection *connection)
@@ -51,7 +90,7 @@ void fw_connection_input_claim(struct fw_connection *connection)
     core->begin = 0;
     core->end = 0;
     if (connection->rest != NULL) {
-        memcpy(core->input, connection->rest, connection->rest_length);
+        memcpy(core->input, connection->rest->bytes, connection->rest_length);
         core->end = connection->rest_length;
         rest_free(connection);
     }

@@ -31,6 +31,12 @@ const struct fw_option fw_server_options[] = {
         .max = 65535, .unit = "connections", .help = "connections that may wait to be accepted"),
     ROW(SIZE, memory, "memory-limit", .flag = 'm', .unit = "MiB", .default_text = "64",
         .min = 2 << 20, .max = INT64_C(1) << 40, .help = "memory for items and their table"),
+    ROW(SIZE, client_memory, "client-memory", .unit = "MiB", .default_text = "256",
+        .max = INT64_C(1) << 40,
+        .help = "memory for requests that are not complete and replies that clients do not take, "
+                "beside --memory-limit; 0: no limit"),
+    ROW(SIZE, client_memory, "read-buf-mem-limit", .unit = "MiB", .default_text = "256",
+        .max = INT64_C(1) << 40, .help = "memcached's name of --client-memory"),
     ROW(STRING, memory_file, "memory-file", .flag = 'e', .value_name = "FILE",
         .help = "keep all items over a restart: they are written there at a clean stop, and read "
                 "at the next start"),
@@ -164,7 +170,6 @@ const struct fw_option fw_server_ignored_options[] = {
     YES(0, "lru-crawler"),
     TEXT(0, "lru-crawler-sleep"),
     TEXT(0, "lru-crawler-tocrawl"),
-    TEXT(0, "read-buf-mem-limit"),
     TEXT(0, "resp-obj-mem-limit"),
     YES(0, "lru-maintainer"),
     YES(0, "lru-segmented"),

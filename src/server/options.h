@@ -44,6 +44,7 @@ struct fw_server_config {
     const char *admin_socket; /* A path, or NULL: none. */
     uint64_t backlog;
     uint64_t memory;         /* Bytes for items and table. */
+    uint64_t client_memory;  /* Bytes that clients make us hold beside; 0: any number. */
     const char *memory_file; /* Where items are kept over a restart; NULL: nowhere. */
     uint64_t item_size;      /* Bytes of the largest item, counted as memcached does. */
     uint64_t connections;    /* At the same time. */

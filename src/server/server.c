@@ -133,6 +133,8 @@ static int server_make_cache(struct fw_server *server, struct fw_reason *reason)
         return fw_reason_errno(reason, rc, "cannot start: no random numbers");
     }
     fw_guesses_init(&server->guesses, ~table.seed);
+    server->holdings.limit = config->client_memory;
+    cache->holdings = &server->holdings;
     rc = fw_cache_init(cache, &table, reason);
     if (rc != 0) {
         return rc;

@@ -22,6 +22,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "cache/cache.h"
+#include "cache/holdings.h"
 #include "engine/core.h"
 #include "io/reactor.h"
 #include "io/signal.h"
@@ -68,6 +69,7 @@ struct fw_server {
     struct fw_volumes volumes;
     struct fw_server_trace trace;
     struct fw_guesses guesses;
+    struct fw_holdings holdings;
     struct fw_tenants *tenants;
     struct fw_replication replication;
     struct fw_tenant_metrics tenant_metrics;

@@ -154,6 +154,9 @@ static void rows_general(const struct rows *rows)
                figure_since(&server->paused_count, &server->paused_before));
     row_number(rows, "time_in_listen_disabled_us", figure(&server->paused_us));
     row_number(rows, "threads", server->core_count);
+    row_number(rows, "client_memory", figure(&server->holdings.used));
+    row_number(rows, "client_memory_limit", server->holdings.limit);
+    row_number(rows, "client_memory_refused", figure(&server->holdings.refused));
     ROW_COUNTER(rows, sums, conn_yields, "conn_yields");
     if (server->config.idle_timeout_ns != 0) {
         ROW_COUNTER(rows, sums, idle_kicks, "idle_kicks");

@@ -27,6 +27,7 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
         return NULL;
     }
     made->size = size;
+    made->claim = (struct fw_holding){.bytes = 0};
     made->rest = 0;
     made->first = 0;
     made->count = 0;
@@ -55,6 +56,11 @@ struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent)
     }
     FW_ASSERT(made->count > 0);
     return made;
+}
+
+size_t fw_unsent_size(const struct fw_unsent *unsent)
+{
+    return sizeof *unsent + unsent->size;
 }
 
 void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table)

@@ -18,17 +18,19 @@
 #include <sys/uio.h>
 
 #include "base/base.h"
+#include "cache/holdings.h"
 #include "cache/reply.h"
 #include "cache/table.h"
 
 enum { FW_UNSENT_LAST_MAX = 96 };
 
 struct fw_unsent {
-    uint32_t first;     /* The piece that is sent next. */
-    uint32_t count;     /* Of all pieces. */
-    size_t size;        /* Of the bytes at the end. */
-    size_t rest;        /* To be sent, of all pieces. */
-    struct iovec slice; /* Of a piece that is longer than what is sent at a time. */
+    uint32_t first;          /* The piece that is sent next. */
+    uint32_t count;          /* Of all pieces. */
+    size_t size;             /* Of the bytes at the end. */
+    struct fw_holding claim; /* The owner's, to note whose memory it is. */
+    size_t rest;             /* To be sent, of all pieces. */
+    struct iovec slice;      /* Of a piece that is longer than what is sent at a time. */
     struct iovec pieces[FW_REPLY_PIECES_MAX + 1];
     struct fw_body *bodies[FW_REPLY_PIECES_MAX + 1]; /* NULL for bytes. */
     char last[FW_UNSENT_LAST_MAX];                   /* What cut() has put behind the rest. */
@@ -38,6 +40,9 @@ struct fw_unsent {
 /* All of a finished reply behind its first `sent` bytes, of which there is something. NULL: no
  * memory. The reply is as before. */
 struct fw_unsent *fw_unsent_create(const struct fw_reply *reply, size_t sent);
+
+/* What it takes. */
+size_t fw_unsent_size(const struct fw_unsent *unsent);
 void fw_unsent_destroy(struct fw_unsent *unsent, struct fw_table_local *table);
 
 /*

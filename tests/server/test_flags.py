@@ -24,7 +24,7 @@ MEANINGLESS = [
     ["-o", "warm_max_factor=2.0,temporary_ttl=61"], ["-o", "slab_reassign,slab_automove"],
     ["-o", "slab_automove=2"], ["-o", "no_slab_reassign"], ["-o", "slab_chunk_max=512"],
     ["-o", "watcher_logbuf_size=256,worker_logbuf_size=64"],
-    ["-o", "no_hashexpand"], ["-o", "read_buf_mem_limit=0"], ["-o", "no_inline_ascii_resp"],
+    ["-o", "no_hashexpand"], ["-o", "no_inline_ascii_resp"],
     ["-o", "no_drop_privileges"], ["-o", "ext_path=/tmp/none:1G,ext_threads=1"],
 ]
 
