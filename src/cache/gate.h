@@ -9,8 +9,9 @@
  * command is swallowed, so that the next one is found where it begins. Commands that administer are
  * asked about like all others, but never refused: who wants to see why the server refuses can.
  *
- * Of a get of several keys the first is shown. What has begun is not asked about again: a value
- * that is on its way arrives, and a long get is answered to its end.
+ * Each key of a get is asked about: it is answered up to the first that is held, the run ends with
+ * HELD there, and the next goes on with that key. Else one key of somebody who may have all would
+ * bring in any number of another's. A value that is on its way is not asked about again.
  *
  * Without a gate nothing here runs, and a command pays one branch.
  */
@@ -39,5 +40,7 @@ bool fw_text_view(const struct fw_input *input, struct fw_gate_view *view);
 bool fw_binary_view(const struct fw_input *input, struct fw_gate_view *view);
 enum fw_parsed fw_text_refuse(struct fw_session *session, struct fw_cache_local *local,
                               struct fw_input *input);
+/* What is said then. There is room for it. */
+void fw_text_refusal(struct fw_cache_local *local);
 enum fw_parsed fw_binary_refuse(struct fw_session *session, struct fw_cache_local *local,
                                 struct fw_input *input);

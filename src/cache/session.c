@@ -446,7 +446,8 @@ struct fw_session_step fw_session_run(struct fw_session *session, struct fw_cach
                  : local->notice.is_on  ? run_state_noticing(session, local, &input, is_verbose)
                                         : run_state_verbosely(session, local, &input);
         FW_ASSERT(input.next <= input.end);
-        if (begins && (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE)) {
+        bool is_split = parsed == FW_PARSED_HELD && session->state == FW_SESSION_KEYS;
+        if (begins && (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE || is_split)) {
             input.budget--;
         }
     }

@@ -106,11 +106,10 @@ bool fw_text_view(const struct fw_input *input, struct fw_gate_view *view)
     return true;
 }
 
-/* There is room for it. */
-static void text_refusal(struct fw_cache_local *local)
+void fw_text_refusal(struct fw_cache_local *local)
 {
     static const char begin[] = "SERVER_ERROR ";
-    const char *why = local->gate->refusal;
+    const char *why = local->gate != NULL ? local->gate->refusal : NULL;
     if (why == NULL) {
         FW_REPLY_ADD(&local->reply, "SERVER_ERROR out of capacity, try again later\r\n");
         return;
@@ -145,7 +144,7 @@ enum fw_parsed fw_text_refuse(struct fw_session *session, struct fw_cache_local 
         return fw_text_command(session, local, input);
     }
     if (!FW_WORD_IS(&words[count - 1], "noreply") || is_meta(&words[0])) {
-        text_refusal(local);
+        fw_text_refusal(local);
     }
     input->next = behind;
     if (has_value) {

@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/text.h"
+#include "cache/gate.h"
 #include "cache/number.h"
 #include "cache/table.h"
 #include "cache/text.h"
@@ -22,7 +23,8 @@ enum { WINDOW = 16, GET_LENGTH = 4 /* "get " */ };
 enum {
     FORM_CAS = 1,
     FORM_TOUCH = 2,
-    FORM_FAILED = 4, /* A key was too long: the rest of the line is dropped, then that is said. */
+    FORM_FAILED = 4,  /* A key was too long: the rest of the line is dropped, then that is said. */
+    FORM_REFUSED = 8, /* The same for a key that the gate has refused. */
 };
 
 struct window {
@@ -37,6 +39,8 @@ enum ended {
     ENDED_LINE,  /* So does the line. */
     ENDED_INPUT, /* The line goes on, but has not come. */
     ENDED_KEY,   /* A key is too long. */
+    ENDED_HELD,  /* The gate wants the next to wait. */
+    ENDED_REFUSED,
 };
 
 /*
@@ -232,6 +236,8 @@ static enum fw_parsed line_finish(struct fw_session *session, struct fw_cache_lo
     session->state = FW_SESSION_COMMAND;
     if ((session->get_form & FORM_FAILED) != 0) {
         FW_REPLY_ADD(&local->reply, "CLIENT_ERROR bad command line format\r\n");
+    } else if ((session->get_form & FORM_REFUSED) != 0) {
+        fw_text_refusal(local);
     } else {
         FW_REPLY_ADD(&local->reply, "END\r\n");
     }
@@ -257,6 +263,26 @@ static bool window_run(struct fw_session *session, struct fw_cache_local *local,
 }
 
 /*
+ * Asks the gate about each key, and cuts the window before the first that does not pass, which
+ * `*at` then is. What ends the window is that, or still what ended it.
+ */
+static enum ended window_judge(struct window *window, const struct fw_cache_local *local,
+                               const char **at, enum ended ended)
+{
+    for (uint32_t i = 0; i < window->count; i++) {
+        const struct fw_key *key = &window->keys[i];
+        enum fw_gate answer =
+            local->gate->ask(local->gate, FW_COMMAND_READ, key->bytes, key->length);
+        if (answer != FW_GATE_PASS) {
+            window->count = i;
+            *at = key->bytes;
+            return answer == FW_GATE_HOLD ? ENDED_HELD : ENDED_REFUSED;
+        }
+    }
+    return ended;
+}
+
+/*
  * Goes through the keys from input->next on. If one is too long nothing of the whole get is
  * answered but that; `mark` says where its answer began, if none of it is sent yet, else NULL.
  */
@@ -269,6 +295,9 @@ static enum fw_parsed keys_run(struct fw_session *session, struct fw_cache_local
         window.count = 0;
         const char *at = input->next;
         ended = window_gather(&window, local, &at, input->end);
+        if (FW_UNLIKELY(local->gate != NULL)) {
+            ended = window_judge(&window, local, &at, ended);
+        }
         bool is_done = window_run(session, local, &window);
         input->keys += window.done;
         if (!is_done) {
@@ -285,8 +314,11 @@ static enum fw_parsed keys_run(struct fw_session *session, struct fw_cache_local
         input->wanted = (size_t)(input->end - input->next) + 1;
         return FW_PARSED_INPUT;
     }
-    if (ended == ENDED_KEY) {
-        session->get_form = FORM_FAILED;
+    if (ended == ENDED_HELD) {
+        return FW_PARSED_HELD;
+    }
+    if (ended == ENDED_KEY || ended == ENDED_REFUSED) {
+        session->get_form = ended == ENDED_KEY ? FORM_FAILED : FORM_REFUSED;
         if (mark != NULL) {
             fw_reply_rewind(&local->reply, *mark);
         }
@@ -297,7 +329,7 @@ static enum fw_parsed keys_run(struct fw_session *session, struct fw_cache_local
 enum fw_parsed fw_text_key(struct fw_session *session, struct fw_cache_local *local,
                            struct fw_input *input)
 {
-    if ((session->get_form & FORM_FAILED) != 0) {
+    if ((session->get_form & (FORM_FAILED | FORM_REFUSED)) != 0) {
         return line_finish(session, local, input);
     }
     return keys_run(session, local, input, NULL);

@@ -248,8 +248,8 @@ urgent = yes
         assert [client.line() for _ in range(3)] == [b"VA 1\r\n", b"x\r\n", b"MN\r\n"]
         found = rows(client)
     assert_counted(found, "writers:cost", 1)
-    assert_counted(found, "images:cost", 30 + 4 + 1)
-    assert_counted(found, "default:cost", 7 + 1)
+    assert_counted(found, "images:cost", 30 + 2 + 1)  # A get of several is a command and its keys,
+    assert_counted(found, "default:cost", 7 + 2 + 1)  # each of which is its tenant's.
     assert_counted(found, "operators:cost", 1)
 
 
