@@ -20,7 +20,7 @@ int fw_cache_init(struct fw_cache *cache, const struct fw_table_config *config,
     FW_ASSERT(cache->registry != NULL);
     FW_ASSERT(cache->host.stats != NULL && cache->host.stats_reset != NULL &&
               cache->host.set_verbosity != NULL && cache->host.shutdown != NULL);
-    int error = fw_detail_create(&cache->detail);
+    int error = fw_detail_create(&cache->detail, config->seed);
     if (error != 0) {
         return fw_reason_errno(reason, error, "cannot make the cache");
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 
 enum { DELIMITER = ':', LINE_SIZE = FW_ITEM_KEY_MAX + 128 };
@@ -20,13 +21,14 @@ struct fw_detail_prefix {
     char bytes[];
 };
 
-int fw_detail_create(struct fw_detail **detail)
+int fw_detail_create(struct fw_detail **detail, uint64_t seed)
 {
     struct fw_detail *made = calloc(1, sizeof *made);
     if (made == NULL) {
         return -ENOMEM;
     }
     atomic_init(&made->is_on, false);
+    made->seed = seed;
     fw_mutex_init(&made->lock, FW_RANK_DETAIL);
     *detail = made;
     return 0;
@@ -58,16 +60,6 @@ void fw_detail_reset(struct fw_detail *detail)
     fw_mutex_unlock(&detail->lock);
 }
 
-/* FNV-1a: a few bytes, seldom, and nobody is harmed by who finds prefixes that meet. */
-static size_t prefix_bucket(const char *bytes, size_t length)
-{
-    uint32_t hash = 2166136261U;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ (uint8_t)bytes[i]) * 16777619U;
-    }
-    return hash % FW_DETAIL_BUCKETS;
-}
-
 /* Finds the prefix or makes it; NULL: there are too many, or there is no memory. */
 static struct fw_detail_prefix *detail_prefix(struct fw_detail *detail, const char *bytes,
                                               size_t length) FW_REQUIRES(detail->lock);
@@ -75,7 +67,8 @@ static struct fw_detail_prefix *detail_prefix(struct fw_detail *detail, const ch
 static struct fw_detail_prefix *detail_prefix(struct fw_detail *detail, const char *bytes,
                                               size_t length)
 {
-    struct fw_detail_prefix **bucket = &detail->buckets[prefix_bucket(bytes, length)];
+    uint64_t hash = fw_hash(bytes, length, detail->seed);
+    struct fw_detail_prefix **bucket = &detail->buckets[hash % FW_DETAIL_BUCKETS];
     for (struct fw_detail_prefix *prefix = *bucket; prefix != NULL; prefix = prefix->next) {
         if (prefix->length == length && memcmp(prefix->bytes, bytes, length) == 0) {
             return prefix;

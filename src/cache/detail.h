@@ -24,7 +24,7 @@
 
 enum { FW_DETAIL_PREFIXES_MAX = 10000 };
 
-enum { FW_DETAIL_BUCKETS = 256 };
+enum { FW_DETAIL_BUCKETS = 4096 };
 
 struct fw_detail_prefix;
 
@@ -33,13 +33,14 @@ struct fw_detail {
     /* Relaxed: who asks right after it was changed may see the old. */
     _Atomic bool is_on;
     struct fw_mutex lock; /* FW_RANK_DETAIL; guards all below. */
+    uint64_t seed;        /* Of the hash: clients choose what is hashed. Constant. */
     uint32_t count;
     struct fw_detail_prefix *buckets[FW_DETAIL_BUCKETS];
 };
 
 enum fw_detail_event { FW_DETAIL_GET, FW_DETAIL_HIT, FW_DETAIL_SET, FW_DETAIL_DELETE };
 
-FW_MUST_CHECK int fw_detail_create(struct fw_detail **detail);
+FW_MUST_CHECK int fw_detail_create(struct fw_detail **detail, uint64_t seed);
 void fw_detail_destroy(struct fw_detail *detail);
 
 void fw_detail_enable(struct fw_detail *detail, bool is_on);
