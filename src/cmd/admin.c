@@ -200,7 +200,8 @@ static enum fw_cmd_status answer_print(struct admin *admin, int64_t patience_ns)
     if (rc != 0) {
         return failed(admin, rc);
     }
-    const char *text = admin->answer + begin;
+    char *text = admin->answer + begin;
+    fw_cmd_tame(text, size);
     enum fw_cmd_status status = FW_CMD_OK;
     if (name[0] == '\0') {
         (void)fwrite(text, 1, size, stdout); /* main() looks whether it worked. */

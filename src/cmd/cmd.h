@@ -78,7 +78,13 @@ void fw_commands_print_help(FILE *out);
 /* The command, or NULL; then it has said on stderr what was probably meant. */
 const struct fw_command *fw_command_find(const char *name);
 
-/* Prints "fairway: " and the line on stderr, and returns `status`. */
+/*
+ * Makes text that came from elsewhere fit to be seen: what would steer a terminal becomes '?'. Only
+ * the ends of lines and tabs stay.
+ */
+void fw_cmd_tame(char *text, size_t length);
+
+/* Prints "fairway: " and the line on stderr, tame, and returns `status`. */
 enum fw_cmd_status fw_cmd_fail(enum fw_cmd_status status, const char *format, ...) FW_PRINTF(2, 3);
 
 /* For commands that take no arguments: complains about the first, if there is one. */

@@ -6,6 +6,8 @@
 #include "cmd/cmd.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -16,16 +18,36 @@ const struct fw_command *const fw_commands[] = {
     &fw_cmd_ha_agent, &fw_cmd_log,   &fw_cmd_help, &fw_cmd_version, NULL,
 };
 
+void fw_cmd_tame(char *text, size_t length)
+{
+    enum { DELETE = 0x7f, C1_LEAD = 0xc2, C1_FIRST = 0x80, C1_LAST = 0x9f };
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        unsigned char next = i + 1 < length ? (unsigned char)text[i + 1] : 0;
+        bool is_c1 = byte == C1_LEAD && next >= C1_FIRST && next <= C1_LAST; /* In UTF-8. */
+        if (is_c1) {
+            text[i + 1] = '?';
+        }
+        if ((byte < ' ' && byte != '\n' && byte != '\t') || byte == DELETE || is_c1) {
+            text[i] = '?';
+        }
+    }
+}
+
 enum fw_cmd_status fw_cmd_fail(enum fw_cmd_status status, const char *format, ...)
 {
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
-    (void)fputs("fairway: ", stderr);
     /* clang-tidy 14 does not see that va_start() set it. */
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
-    (void)vfprintf(stderr, format, arguments);
-    (void)fputc('\n', stderr);
+    int length = vasprintf(&text, format, arguments);
     va_end(arguments);
+    if (length >= 0) {
+        fw_cmd_tame(text, (size_t)length);
+    }
+    (void)fprintf(stderr, "fairway: %s\n", length >= 0 ? text : "out of memory");
+    free(length >= 0 ? text : NULL);
     return status;
 }
 

@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "base/parse.h"
+#include "cmd/cmd.h"
 
 /* One line. False: it is no figure. */
 static bool figure_read(struct fw_figure *figure, char *line)
 {
     line[strcspn(line, "\r")] = '\0';
+    fw_cmd_tame(line, strlen(line));
     char *name = line + strlen("STAT ");
     char *value = strncmp(line, "STAT ", 5) == 0 ? strchr(name, ' ') : NULL;
     if (value == NULL) {
