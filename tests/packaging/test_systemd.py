@@ -19,7 +19,6 @@ KEPT = {
         "RestrictAddressFamilies_AF_NETLINK": "a virtual address that comes and goes",
         "SystemCallFilter_resources": "threads on processors, memory from the nearest node",
         "RootDirectoryOrRootImage": "its libraries are the system's",
-        "PrivateMounts": "it may not mount anyway, without the capability and the calls",
         "DeviceAllow": "of devices there are /dev/null and its like, and the clock to read",
     },
     "fairway-ha-agent.service": {
@@ -28,7 +27,6 @@ KEPT = {
         "RestrictAddressFamilies_AF_UNIX": "the server, Corosync, the journal",
         "SystemCallFilter_resources": "as the server, whose program it is",
         "RootDirectoryOrRootImage": "its libraries are the system's",
-        "PrivateMounts": "it may not mount anyway, without the capability and the calls",
         "DeviceAllow": "of devices there are /dev/null and its like, and the clock to read",
     },
 }
