@@ -333,6 +333,12 @@ static bool connection_depart(struct fw_fom *fom)
         connection->unsent != NULL || connection->transfer != NULL) {
         return false; /* It has something under way here. */
     }
+    if (core->owner == connection) {
+        fw_connection_input_evict(core);
+    }
+    if (connection->is_broken) { /* There was no memory for its input: it ends here. */
+        return false;
+    }
     if (connection->is_admitted) { /* By nobody: it is still to be read, over there. */
         connection_mark(connection, "WITHDRAW");
         connection->is_admitted = false;
@@ -340,9 +346,6 @@ static bool connection_depart(struct fw_fom *fom)
     connection_hide(connection);
     if (fw_sched_is_waiting(&connection->request)) {
         fw_sched_cancel(&core->sched, &connection->request);
-    }
-    if (core->owner == connection) {
-        fw_connection_input_evict(core);
     }
     connection->fd = fw_stream_take(&connection->stream);
     connection->is_open = false;
