@@ -108,6 +108,12 @@ static int size_parse(const struct fw_option *option, const char *text, size_t l
 static int duration_parse(const struct fw_option *option, const char *text, size_t length,
                           int64_t *ns)
 {
+    bool truth;
+    if (option->yes_text != NULL && fw_parse_bool(text, length, &truth) == 0 &&
+        (text[0] < '0' || text[0] > '9')) {
+        text = truth ? option->yes_text : "0";
+        length = strlen(text);
+    }
     int64_t unit_ns = 1000000000;
     if (option->unit != NULL) {
         int rc = fw_parse_duration_unit(option->unit, strlen(option->unit), &unit_ns);
@@ -155,7 +161,7 @@ static int number_parse(const struct fw_option *option, const char *text, size_t
     case FW_OPTION_TYPE_EXTENDED:
         break;
     }
-    if (rc != 0) {
+    if (rc != 0 || (option->yes_text != NULL && *number == 0)) {
         return rc;
     }
     return *number < limit_min(option) || *number > limit_max(option) ? -ERANGE : 0;
@@ -280,6 +286,9 @@ static int number_assign(const struct fw_option_assignment *assignment, struct f
         if (number > limit_max(option)) {
             number = limit_max(option); /* -vvvvvvvv asks for all there is. */
         }
+    } else if (option->yes_text != NULL) {
+        int rc = number_parse(option, "yes", strlen("yes"), &number);
+        FW_ASSERT(rc == 0);
     } else {
         FW_ASSERT(option->type == FW_OPTION_TYPE_BOOL);
         number = true;

@@ -100,6 +100,8 @@ struct fw_option {
      * is no limit but the field's; no number is above INT64_MAX. */
     int64_t min;
     int64_t max;
+    /* Of a duration that may also be yes, no or given without a value: what yes means. No is 0. */
+    const char *yes_text;
     const char *const *names; /* Of an enum, in the order of its values, NULL at the end. */
     bool live;                /* A running server can take a new value over. */
     const char *value_name;   /* In the help, where it should be more than NUMBER or TEXT. */
@@ -141,9 +143,9 @@ void fw_options_fini(struct fw_options *options);
 
 /*
  * Takes the arguments behind the subcommand's name: --name value, --name=value, --name and
- * --no-name for booleans, -p 11211, -p11211, -vvd, and -- before what is not an option. What is
- * none goes to `rest`; if `rest` is NULL it is an error. Returns 0, -EINVAL or -ENOMEM with the
- * reason.
+ * --no-name for booleans (and durations that may be yes; a number behind --name is its value), -p
+ * 11211, -p11211, -vvd, and -- before what is not an option. What is none goes to `rest`; if `rest`
+ * is NULL it is an error. Returns 0, -EINVAL or -ENOMEM with the reason.
  */
 FW_MUST_CHECK int fw_options_parse_arguments(struct fw_options *options, int count,
                                              char *const *arguments, struct fw_option_list *rest,

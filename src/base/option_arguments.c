@@ -48,7 +48,8 @@ static bool find_long(const struct fw_options *options, const char *text, size_t
         for (size_t i = 0; i < table->count && !fw_option_is_file_only(table); i++) {
             const struct fw_option *option = &table->options[i];
             bool plain = long_name_equal(table, option, text, length);
-            bool negated = option->type == FW_OPTION_TYPE_BOOL && is_negation(text, length) &&
+            bool can_be_no = option->type == FW_OPTION_TYPE_BOOL || option->yes_text != NULL;
+            bool negated = can_be_no && is_negation(text, length) &&
                            long_name_equal(table, option, text + 3, length - 3);
             if (plain || negated) {
                 *match = (struct match){instance, option, negated};
@@ -124,6 +125,11 @@ static int assign(struct arguments *arguments, const struct match *match, const 
     return fw_option_assign(arguments->options, &assignment, arguments->reason);
 }
 
+static bool needs_no_value(const struct fw_option *option)
+{
+    return fw_option_is_flag(option) || option->yes_text != NULL;
+}
+
 /* One of memcached's -o: name, no_name or name=value. */
 static int extended_item(struct arguments *arguments, const char *flag, const char *text,
                          size_t length)
@@ -141,8 +147,8 @@ static int extended_item(struct arguments *arguments, const char *flag, const ch
         return refuse_unknown(arguments, place, text, name_length);
     }
     if (equals == NULL) {
-        return fw_option_is_flag(match.option) ? assign(arguments, &match, place, NULL)
-                                               : refuse_missing(arguments, place, match.option);
+        return needs_no_value(match.option) ? assign(arguments, &match, place, NULL)
+                                            : refuse_missing(arguments, place, match.option);
     }
     size_t value_length = length - name_length - 1;
     if (match.negated || value_length > FW_OPTION_VALUE_MAX) {
@@ -170,6 +176,12 @@ static int extended(struct arguments *arguments, const char *flag, const char *t
 static int with_value(struct arguments *arguments, const struct match *match, const char *place,
                       const char *value)
 {
+    bool has_next = arguments->next < arguments->count;
+    const char *next = has_next ? arguments->all[arguments->next] : "";
+    if (match->negated ||
+        (value == NULL && match->option->yes_text != NULL && (next[0] < '0' || next[0] > '9'))) {
+        return assign(arguments, match, place, NULL);
+    }
     if (value == NULL) {
         if (arguments->next == arguments->count) {
             return refuse_missing(arguments, place, match->option);

@@ -82,6 +82,9 @@ void fw_option_number_text(const struct fw_option *option, int64_t number,
         return;
     case FW_OPTION_TYPE_DURATION:
         in_largest_unit(number, times, times_ns, text);
+        if (option->yes_text != NULL && (number == 0 || strcmp(text, option->yes_text) == 0)) {
+            (void)snprintf(text, FW_OPTION_NUMBER_SIZE, "%s", number == 0 ? "no" : "yes");
+        }
         return;
     case FW_OPTION_TYPE_BOOL:
         (void)snprintf(text, FW_OPTION_NUMBER_SIZE, "%s", number != 0 ? "yes" : "no");
@@ -156,6 +159,7 @@ void fw_option_allowed(const struct fw_option *option, char allowed[FW_OPTION_AL
         [FW_OPTION_TYPE_EXTENDED] = "other options separated by commas",
     };
     size_t length = 0;
+    add(allowed, FW_OPTION_ALLOWED_SIZE, &length, option->yes_text != NULL ? "yes, no or " : "");
     add(allowed, FW_OPTION_ALLOWED_SIZE, &length, forms[option->type]);
     switch (option->type) {
     case FW_OPTION_TYPE_ENUM:

@@ -391,6 +391,55 @@ static void test_help_width(void **state)
                 "                              line\n");
 }
 
+/* A duration that may be yes, no or given without a value; a number behind it is its value. */
+static void test_durations_that_may_be_yes(void **state)
+{
+    (void)state;
+    static const struct fw_option own_rows[] = {
+        FW_OPTION_DURATION(struct config, pause_ns, .section = "s", .name = "bound", .unit = "s",
+                           .default_text = "no", .yes_text = "10s", .min = 250000000, .help = "x"),
+        FW_OPTION_BOOL(struct config, on, .section = "s", .name = "on", .default_text = "no",
+                       .help = "x"),
+    };
+    const struct fw_option_table own_table = {
+        .module = "m", .options = own_rows, .count = 2, .config = &config, .bare = true};
+    static const struct {
+        const char *words[3];
+        int rc;
+        int64_t ns;
+    } cases[] = {
+        {{"--on", NULL}, 0, 0},
+        {{"--bound", "--on", NULL}, 0, INT64_C(10000000000)},
+        {{"--on", "--bound", NULL}, 0, INT64_C(10000000000)},
+        {{"--bound", "500ms", "--on"}, 0, 500000000},
+        {{"--bound=2", "--on", NULL}, 0, 2000000000},
+        {{"--bound=yes", "--on", NULL}, 0, INT64_C(10000000000)},
+        {{"--bound=no", "--on", NULL}, 0, 0},
+        {{"--bound", "--no-bound", "--on"}, 0, 0},
+        {{"--bound=1ms", NULL}, -EINVAL, 0},
+        {{"--bound=soon", NULL}, -EINVAL, 0},
+    };
+    for (size_t i = 0; i < FW_ARRAY_LENGTH(cases); i++) {
+        char *words[3];
+        int count = 0;
+        for (; count < 3 && cases[i].words[count] != NULL; count++) {
+            words[count] = strdup(cases[i].words[count]);
+        }
+        assert_int_equal(fw_options_init(&options, &own_table, 1, &reason), 0);
+        assert_int_equal(fw_options_parse_arguments(&options, count, words, NULL, &reason),
+                         cases[i].rc);
+        if (cases[i].rc == 0) {
+            assert_true(config.on && config.pause_ns == cases[i].ns);
+        } else {
+            assert_non_null(strstr(reason.text, "give yes, no or a duration"));
+        }
+        fw_options_fini(&options);
+        while (count > 0) {
+            free(words[--count]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_help_width),
+        cmocka_unit_test(test_durations_that_may_be_yes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

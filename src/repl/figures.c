@@ -96,6 +96,19 @@ static int64_t age_ns(const struct fw_repl *repl)
     return since > 0 ? fw_clock_now_ns() - since : -1;
 }
 
+enum fw_repl_freshness fw_repl_freshness(const struct fw_repl *repl, int64_t bound_ns)
+{
+    /* Relaxed, both: what is read now could have been a moment ago. */
+    if (atomic_load_explicit(&repl->followed.is_other, memory_order_relaxed)) {
+        return FW_REPL_FRESH; /* As far as anybody knows. */
+    }
+    if (atomic_load_explicit(&repl->followed.is_torn, memory_order_relaxed)) {
+        return FW_REPL_TORN;
+    }
+    int64_t age = age_ns(repl);
+    return age >= 0 && age <= bound_ns ? FW_REPL_FRESH : FW_REPL_OLD;
+}
+
 /* ---- stats --------------------------------------------------------------------------------- */
 
 struct rows {

@@ -297,6 +297,7 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     FW_LOG(repl, NOTICE, "following the master %s, %s", address,
            goes_on ? "from where it was left" : "which sends everything");
     follow->is_other = !message->is_answer;
+    atomic_store_explicit(&followed->is_other, follow->is_other, memory_order_relaxed);
     fw_table_keep_expired(follow->local->cache->table,
                           (message->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0);
     fw_table_keep_items(follow->local->cache->table, follow->is_keeping);

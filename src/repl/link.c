@@ -27,7 +27,7 @@ enum { SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 enum { BUSY_BYTES = 256, REST_SHARE = 16 };
 
 #define REST_NS      (INT64_C(1) * FW_NS_PER_MS)
-#define HEARTBEAT_NS (INT64_C(1) * FW_NS_PER_S)
+#define HEARTBEAT_NS (INT64_C(100) * FW_NS_PER_MS)
 #define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
 #define PROOF_NS     (INT64_C(3) * FW_NS_PER_S)
 #define COPY_LOOK_NS (INT64_C(1) * FW_NS_PER_MS)
@@ -462,7 +462,7 @@ static void link_mark(struct fw_repl_link *link)
         return;
     }
     struct fw_repl_link_mark *mark = &link->marks[link->mark_next % FW_REPL_LINK_MARKS];
-    bool is_current = fw_changes_head(link->repl->changes) == told;
+    bool is_current = told >= link->seen_head; /* All that was there when this tick began. */
     *mark = (struct fw_repl_link_mark){.opaque = (link->mark_next & FW_REPL_MARK_COUNT) |
                                                  (is_current ? FW_REPL_MARK_CURRENT : 0) |
                                                  (link->is_whole ? FW_REPL_MARK_WHOLE : 0),

@@ -29,8 +29,10 @@ const struct fw_option fw_repl_options[] = {
         .help = "who has this address is master, and who loses it becomes slave"),
     ROW(STRING, master_file, "master-file", .value_name = "FILE",
         .help = "who finds this file is master, and who finds it gone becomes slave"),
-    ROW(BOOL, serves_reads, "serve-reads", .default_text = "no",
-        .help = "let clients read from a slave; else they are told who is master"),
+    ROW(DURATION, reads_ns, "serve-reads", .default_text = "no", .unit = "s", .yes_text = "10s",
+        .min = 250 * INT64_C(1000000), .max = 3600 * (int64_t)FW_NS_PER_S,
+        .help = "let clients read from a slave while its copy is whole and no older than that, 10 "
+                "seconds if no time is given; else they are told why not, and who is master"),
     ROW(LIST, admit, "admit", .value_name = "ADDRESS",
         .help = "addresses of machines that may follow; if none is given only this machine, by "
                 "127.0.0.1 and ::1"),

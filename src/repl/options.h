@@ -18,7 +18,7 @@ struct fw_repl_config {
     enum fw_repl_role role;      /* To begin with. AUTO: slave if there is a master to follow. */
     const char *virtual_address; /* Who has it is master; or NULL. */
     const char *master_file;     /* Who finds it is master; or NULL. */
-    bool serves_reads;
+    int64_t reads_ns; /* Clients of a slave may read what is no older; 0: they may not read. */
     struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
     const char *secret_file;     /* NULL: there is none. */
     bool allows_smaller;         /* To follow a master that has more memory. */

@@ -222,6 +222,7 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
     atomic_store_explicit(&repl->followed.marked_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->host.cache->master_flush_at, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.hindrance, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.is_other, false, memory_order_relaxed);
     fw_table_keep_expired(repl->host.cache->table, false);
     fw_table_keep_items(repl->host.cache->table, false);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,

@@ -94,6 +94,7 @@ struct fw_repl_followed {
     _Atomic uint64_t position;  /* Of the last mark: all before it is applied. */
     _Atomic int64_t current_ns; /* When it last had all that its master had; 0: never. */
     _Atomic int64_t marked_ns;  /* When the last mark came; 0: none has. */
+    atomic_bool is_other;       /* Its master is none of ours, and does not say how old this is. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
     _Atomic int hindrance;      /* A negative errno: why that is so, or why there is no link. */
 };
@@ -209,6 +210,9 @@ bool fw_repl_is_following(const struct fw_repl *repl);
 void fw_repl_master_format(const struct fw_repl_master *master,
                            char text[static FW_ADDRESS_TEXT_SIZE]);
 void fw_repl_standing(struct fw_repl *repl, struct fw_repl_standing *standing);
+/* What clients of a slave would read, if it may be `bound_ns` old. */
+enum fw_repl_freshness { FW_REPL_FRESH, FW_REPL_TORN, FW_REPL_OLD };
+enum fw_repl_freshness fw_repl_freshness(const struct fw_repl *repl, int64_t bound_ns);
 /* Shows `stats replication`, but for the role. */
 void fw_repl_stats(struct fw_repl *repl, fw_stat_emit emit, void *context);
 /* Tells the registry, from now on and no longer. */

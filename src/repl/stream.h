@@ -115,9 +115,11 @@ enum {
 };
 
 /* The opaque of a mark. */
-#define FW_REPL_MARK_CURRENT (UINT32_C(1) << 31) /* There is nothing behind it yet. */
-#define FW_REPL_MARK_WHOLE   (UINT32_C(1) << 30) /* No copy is under way. */
-#define FW_REPL_MARK_COUNT   (FW_REPL_MARK_WHOLE - 1)
+#define FW_REPL_MARK_CURRENT                                                                    \
+    (UINT32_C(1) << 31)                        /* All that was there a moment ago is before it. \
+                                                */
+#define FW_REPL_MARK_WHOLE (UINT32_C(1) << 30) /* No copy is under way. */
+#define FW_REPL_MARK_COUNT (FW_REPL_MARK_WHOLE - 1)
 
 enum fw_repl_start { FW_REPL_GO_ON = 1, FW_REPL_COPY = 2 };
 

@@ -7,15 +7,12 @@
 /* Why nobody may give such a command now; NULL: there is no reason. */
 static const char *gate_refusal(const struct fw_server *server, enum fw_command_class class)
 {
-    const struct fw_replication *replication = &server->replication;
     bool is_write = class == FW_COMMAND_WRITE;
-    if (fw_replication_refuses_reads(replication)) {
-        return replication->no_reads;
+    const char *refusal = fw_replication_refusal(&server->replication, is_write);
+    if (refusal != NULL) {
+        return refusal;
     }
-    /* Relaxed, both: the first changes while nobody writes, the second is never taken back. */
-    if (is_write && atomic_load_explicit(&server->cache.is_read_only, memory_order_relaxed)) {
-        return replication->no_writes;
-    }
+    /* Relaxed: it is never taken back. */
     if (is_write && atomic_load_explicit(&server->cache.is_used_up, memory_order_relaxed)) {
         return "the item numbers are used up, the server has to be restarted";
     }

@@ -274,6 +274,33 @@ static void refusals_write(struct fw_replication *replication)
     (void)snprintf(replication->no_reads, sizeof replication->no_reads,
                    "this server is a slave and serves no clients; its master replicates at %s",
                    master);
+    (void)snprintf(replication->torn_reads, sizeof replication->torn_reads,
+                   "this server is a slave whose copy is not whole; its master replicates at %s",
+                   master);
+    (void)snprintf(replication->old_reads, sizeof replication->old_reads,
+                   "this slave is too far behind its master, which replicates at %s", master);
+}
+
+const char *fw_replication_refusal(const struct fw_replication *replication, bool is_write)
+{
+    if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
+        return NULL;
+    }
+    if (fw_replication_refuses_reads(replication)) {
+        return replication->no_reads;
+    }
+    if (is_write) {
+        return replication->no_writes;
+    }
+    switch (fw_repl_freshness(&replication->repl, replication->repl.config.reads_ns)) {
+    case FW_REPL_TORN:
+        return replication->torn_reads;
+    case FW_REPL_OLD:
+        return replication->old_reads;
+    case FW_REPL_FRESH:
+        break;
+    }
+    return NULL;
 }
 
 static void stage_set(struct fw_replication *replication, enum fw_replication_stage stage)

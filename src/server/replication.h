@@ -85,6 +85,8 @@ struct fw_replication {
     /* Constant: what clients of a slave are told. */
     char no_writes[FW_GATE_REFUSAL_MAX + 1];
     char no_reads[FW_GATE_REFUSAL_MAX + 1];
+    char torn_reads[FW_GATE_REFUSAL_MAX + 1];
+    char old_reads[FW_GATE_REFUSAL_MAX + 1];
     struct fw_address virtual; /* Who has it is master. */
 };
 
@@ -138,12 +140,15 @@ static inline bool fw_replication_refuses(const struct fw_replication *replicati
                                           : stage != FW_REPLICATION_SLAVE;
 }
 
-/* Are commands refused that read? Those that write are, wherever there is no master. */
+/* Are all commands refused that read or write? */
 static inline bool fw_replication_refuses_reads(const struct fw_replication *replication)
 {
     return fw_replication_stage(replication) != FW_REPLICATION_MASTER &&
-           !replication->repl.config.serves_reads;
+           replication->repl.config.reads_ns == 0;
 }
+
+/* Why a slave does not do what a client wants; NULL: it does, or is none. */
+const char *fw_replication_refusal(const struct fw_replication *replication, bool is_write);
 
 /* `stats replication`. */
 void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *context);

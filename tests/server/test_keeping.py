@@ -7,8 +7,10 @@ killed while clients read the same keys again and again, beside a stream of new 
 import contextlib
 import struct
 
+import pytest
 from served import wait_for
-from test_repl import NOOP, SETQ, FakeMaster, admin, following, heard, logged, message, replication_address, served, stats
+from test_repl import (LONG, NOOP, SETQ, FakeMaster, admin, following, heard, logged, message, refused_at_start,
+                       replication_address, served, settle, stats)
 from test_replica import MasterKilled, greeted
 
 EVICTED, ABOUT = 0xf4, 0xf6
@@ -97,6 +99,49 @@ def test_evictions_are_told_before_what_needs_their_room(fairway):
                 most = max(most, len(held))
             assert evicted > 8000 and batches < evicted / 2
             assert most < int(stats(client, b"")["curr_items"]) * 1.1
+
+
+def test_reads_from_a_slave_are_bounded_by_age(fairway):
+    """Of a master that says nothing nobody knows what it has by now."""
+    with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads", "500ms",
+                                        "--repl-timeout", LONG) as slave, slave.connect() as reader:
+        where = master.address.encode()
+        torn = b"SERVER_ERROR this server is a slave whose copy is not whole; its master replicates at %s\r\n" % where
+        old = b"SERVER_ERROR this slave is too far behind its master, which replicates at %s\r\n" % where
+        assert reader.ask(b"get a\r\n") == torn
+        master.greet()
+        master.link.sendall(message(SETQ, bytes(8), b"a", b"1"))
+        assert reader.ask(b"mg a v\r\n") == torn
+        for _ in range(2):
+            # A machine that stands still between the two makes this old; then it is asked for again.
+            answers = set()
+            while b"VALUE a 0 1\r\n" not in answers:
+                master.mark(5)
+                wait_for(lambda: stats(reader)["complete"] == "yes")
+                answers.add(answer := reader.ask(b"get a\r\n"))
+                assert answer in (b"VALUE a 0 1\r\n", old)
+            reader.ask(b"", 2)
+            wait_for(lambda: reader.ask(b"mg a\r\n") == old)
+        assert reader.ask(b"set a 0 0 1\r\n2\r\n").startswith(b"SERVER_ERROR this server is a slave and takes no writes")
+        assert stats(reader)["complete"] == "yes"  # And figures are to be had.
+
+
+@pytest.mark.parametrize("bound", ["1ms", "soon", "2h"])
+def test_bounds_that_make_no_sense(fairway, bound):
+    answer = refused_at_start(fairway, "--repl-enable", "--repl-master", "127.0.0.1:1", f"--repl-serve-reads={bound}")
+    assert "yes, no or a duration" in answer and "250ms" in answer
+
+
+def test_a_slave_of_an_idle_master_is_read_from(fairway):
+    """A master that has nothing to say says so, often enough for the least bound."""
+    with served(fairway) as master, master.connect() as client, \
+            served(fairway, "--repl-master", replication_address(master), "--repl-serve-reads", "250ms") as slave, \
+            slave.connect() as reader:
+        client.set(b"a", b"1")
+        settle(client, reader)
+        hits = 0
+        while hits < 2000:  # A machine that is slow may miss the bound at times.
+            hits += reader.ask(b"mg a\r\n") == b"HD\r\n"
 
 
 HOT, NEW = 400, 6000  # A third of what there is room for, and as many as fit twice.

@@ -130,7 +130,7 @@ static void server_run(void *argument)
                  .port = 11213,
                  .master = texts[number][2],
                  .role = number == world.master ? FW_REPL_ROLE_MASTER : FW_REPL_ROLE_SLAVE,
-                 .serves_reads = true,
+                 .reads_ns = INT64_C(3600) * FW_NS_PER_S,
                  .backlog = FW_CHANGES_SIZE_MIN,
                  .slaves = 4, /* Dead ones stay for a while. */
                  .timeout_ns = 3 * SIM_S,
