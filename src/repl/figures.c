@@ -24,7 +24,7 @@ void fw_repl_standing(struct fw_repl *repl, struct fw_repl_standing *standing)
     /* Seq-cst, and in this order: follow_begin() says why. */
     standing->history = atomic_load(&followed->history);
     standing->position = atomic_load(&followed->position);
-    standing->is_complete = !atomic_load(&followed->is_torn);
+    standing->is_complete = !atomic_load(&followed->is_torn) && !atomic_load(&followed->is_held);
 }
 
 void fw_repl_master_format(const struct fw_repl_master *master,
@@ -167,6 +167,8 @@ static const char *hindrance_text(const struct fw_repl *repl)
         return "less memory than the master";
     case -ENOSPC:
         return "an item did not fit in memory";
+    case -EEXIST:
+        return "the master has less, and another origin: accept or promote";
     default:
         return NULL;
     }
@@ -180,13 +182,15 @@ static void rows_followed(const struct rows *rows, const struct fw_repl *repl)
         [FW_REPL_FOLLOW_COPYING] = "copying",
         [FW_REPL_FOLLOW_STREAMING] = "streaming",
     };
+    bool is_held = atomic_load_explicit(&repl->followed.is_held, memory_order_relaxed);
     char master[FW_ADDRESS_TEXT_SIZE];
     int64_t age = age_ns(repl);
     fw_repl_master_format(&repl->master, master);
     row(rows, "master", "%s", master);
     /* Relaxed: a figure. */
     row(rows, "link", "%s",
-        states[atomic_load_explicit(&repl->followed.state, memory_order_relaxed)]);
+        is_held ? "held"
+                : states[atomic_load_explicit(&repl->followed.state, memory_order_relaxed)]);
     row(rows, "age_ms", "%" PRId64, age >= 0 ? age / FW_NS_PER_MS : -1);
     if (hindrance_text(repl) != NULL) {
         row(rows, "reason", "%s", hindrance_text(repl));

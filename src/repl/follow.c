@@ -26,6 +26,9 @@ enum { APPLY_MAX = 64, CLEAR_BUCKETS = 32, RECEIVES_MAX = 4 };
 #define HINDERED_NS     (INT64_C(5) * FW_NS_PER_S)
 #define OVERFLOW_NS_MAX (INT64_C(60) * FW_NS_PER_S)
 
+/* A master has fewer items if it lacks more than one part in so many of what is here. */
+enum { FEWER_OF = 10 };
+
 enum {
     FOLLOW_CONNECT = FW_PHASE_FIRST,
     FOLLOW_GREET,
@@ -55,6 +58,12 @@ static bool follow_must_end(const struct fw_repl_follow *follow)
 {
     /* Acquire, for the release in fw_repl_unfollow(). */
     return atomic_load_explicit(&follow->repl->must_unfollow, memory_order_acquire);
+}
+
+/* Does it want a copy, and no more? */
+static bool follow_is_fetching(const struct fw_repl_follow *follow)
+{
+    return atomic_load(&follow->repl->is_fetching);
 }
 
 static enum fw_step follow_end(struct fw_repl_follow *follow, int error)
@@ -238,6 +247,7 @@ static void follow_say_hello(struct fw_repl_follow *follow)
         .history = is_torn ? 0 : atomic_load_explicit(&followed->history, memory_order_relaxed),
         .position = atomic_load_explicit(&followed->position, memory_order_relaxed),
         .knows = FW_REPL_KNOWS_ALL,
+        .start = follow_is_fetching(follow) ? FW_REPL_FETCH : 0,
     };
     follow->unsent = (struct iovec){.iov_base = follow->output,
                                     .iov_len = fw_repl_put_hello(follow->output, &greeting)};
@@ -275,6 +285,48 @@ static int follow_measure(struct fw_repl_follow *follow, const struct fw_repl_me
     follow->is_keeping = !is_smaller;
     fw_table_keep_items(table, follow->is_keeping);
     return 0;
+}
+
+/*
+ * Would a copy replace what is here by less? Only if this is whole, and the master does not
+ * continue it: see repl.h. A master that was started from its image may lack what expired
+ * meanwhile.
+ */
+static bool follow_would_lose(const struct fw_repl_follow *follow,
+                              const struct fw_repl_about *about)
+{
+    const struct fw_repl_followed *followed = &follow->repl->followed;
+    struct fw_table_totals totals;
+    /* Relaxed, all: written by followers only, of which this is the one. */
+    if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed) ||
+        follow->answer.start == FW_REPL_GO_ON || atomic_load(&follow->repl->accepts)) {
+        return false;
+    }
+    if (about->origin == atomic_load_explicit(&followed->origin, memory_order_relaxed)) {
+        return about->parent_history ==
+                   atomic_load_explicit(&followed->history, memory_order_relaxed) &&
+               about->parent_position <
+                   atomic_load_explicit(&followed->position, memory_order_relaxed);
+    }
+    fw_table_totals(follow->local->cache->table, &totals);
+    return about->items < totals.items - totals.items / FEWER_OF;
+}
+
+/* The master has said what it is, behind its answer. 0, or why it is not followed. */
+static int follow_judge_about(struct fw_repl_follow *follow, const struct fw_repl_message *message)
+{
+    const struct fw_repl_about about = fw_repl_about_read(message);
+    int rc = follow_measure(follow, message);
+    bool is_held = rc == 0 && follow_would_lose(follow, &about);
+    if (is_held) {
+        follow_set_hindrance(follow, -EEXIST);
+        rc = -EEXIST;
+    } else {
+        atomic_store(&follow->repl->accepts, false);
+    }
+    follow->origin = about.origin;
+    atomic_store(&follow->repl->followed.is_held, is_held);
+    return rc;
 }
 
 /* An item did not fit: the copy is not whole any more. Why the link ends. */
@@ -396,7 +448,7 @@ static int follow_greeted(struct fw_repl_follow *follow, const struct fw_repl_me
             return -EPROTO;
         }
         follow->input_begin += (uint32_t)message->size;
-        rc = follow_measure(follow, message);
+        rc = follow_judge_about(follow, message);
         return rc == 0 ? 1 : rc;
     }
     bool is_others = !message->is_answer && message->opcode != FW_REPL_HELLO;
@@ -488,6 +540,7 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
             if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed)) {
                 FW_LOG(repl, NOTICE, "the copy is whole");
             }
+            atomic_store_explicit(&followed->origin, follow->origin, memory_order_relaxed);
             atomic_store(&followed->is_torn, false);
             follow_set_hindrance(follow, 0);
         }
@@ -499,6 +552,7 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
     }
     follow->has_answer = true;
     follow->answer_opaque = message->opaque;
+    follow->is_done = follow_is_fetching(follow) && fw_repl_has_copy(follow->repl);
 }
 
 /* A value that goes to a body: the rest is received there. 0 or a negative errno. */
@@ -588,7 +642,7 @@ static enum fw_step follow_apply(struct fw_repl_follow *follow)
 {
     struct fw_fom *fom = &follow->fom;
     uint32_t receives = 0;
-    if (follow_must_end(follow) || follow->error != 0) {
+    if (follow_must_end(follow) || follow->error != 0 || follow->is_done) {
         return fw_fom_goto(fom, FOLLOW_CLOSE);
     }
     fw_cache_local_set_time(follow->local, fw_fom_now(fom));
@@ -649,6 +703,12 @@ static const char *error_text(int error)
     case -E2BIG:
         return "it has more memory than this server, which could not keep all items; give this one "
                "as much (-m), or allow that with --repl-smaller";
+    case -EEXIST:
+        return "it does not continue what is here, and has less: this server keeps its items and "
+               "does "
+               "not follow; 'fairway admin promote' makes it master, 'fairway admin accept' lets "
+               "it "
+               "follow and forget them";
     case -ENOSPC:
         return "an item did not fit in the memory of this server, so its copy is not whole";
     case -ECONNABORTED:
@@ -665,7 +725,8 @@ static void follow_say_why(struct fw_repl_follow *follow)
                                           .address = follow->master};
     struct fw_metrics_repl *metrics = &follow->repl->metrics;
     int error = follow->error;
-    if (follow_must_end(follow) || (follow->told_error != 0 && follow->told_error == error)) {
+    if (follow_must_end(follow) || follow->is_done ||
+        (follow->told_error != 0 && follow->told_error == error)) {
         return; /* Once for each reason, until it can be reached again. */
     }
     follow->told_error = error;
@@ -674,6 +735,10 @@ static void follow_say_why(struct fw_repl_follow *follow)
     fw_repl_count(&metrics->silent, error == -ETIMEDOUT ? 1 : 0);
     fw_repl_count(&metrics->damaged, is_damaged ? 1 : 0);
     fw_repl_count(&metrics->unproven, error == -EKEYREJECTED ? 1 : 0);
+    if (follow_is_fetching(follow)) {
+        FW_LOG(repl, NOTICE, "cannot fetch items from %s: %s", address, error_text(error));
+        return;
+    }
     FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address, error_text(error));
 }
 
@@ -681,7 +746,7 @@ static void follow_say_why(struct fw_repl_follow *follow)
 static int64_t follow_patience(struct fw_repl_follow *follow)
 {
     int64_t pause_ns = 0;
-    if (follow->error == -E2BIG) {
+    if (follow->error == -E2BIG || follow->error == -EEXIST) {
         pause_ns = HINDERED_NS;
     } else if (follow->error == -ENOSPC) {
         pause_ns = follow->overflow_ns > HINDERED_NS ? follow->overflow_ns : HINDERED_NS;
@@ -709,7 +774,7 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     if (follow->is_open) {
         return fw_fom_wait(fom, fom->phase);
     }
-    if (fom->phase == FW_PHASE_FAILED || follow_must_end(follow)) {
+    if (fom->phase == FW_PHASE_FAILED || follow_must_end(follow) || follow_is_fetching(follow)) {
         return fw_fom_finish(fom);
     }
     follow->pause_ns = follow_patience(follow);
@@ -740,7 +805,7 @@ static enum fw_step follow_pause(struct fw_repl_follow *follow)
     if (follow_must_end(follow)) {
         return fw_fom_goto(fom, FOLLOW_CLOSE);
     }
-    if (fw_fom_now(fom) < deadline) {
+    if (fw_fom_now(fom) < deadline && !atomic_load(&follow->repl->accepts)) {
         return fw_fom_wait_until(fom, FOLLOW_PAUSE, deadline);
     }
     return fw_fom_goto(fom, FOLLOW_CONNECT);

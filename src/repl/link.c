@@ -242,6 +242,14 @@ static int link_hear(struct fw_repl_link *link)
 
 /* ---- greeting ------------------------------------------------------------------------------ */
 
+/* Only a master has slaves; but who was restarted may fetch from a slave what it had. */
+static bool link_may_go_on(const struct fw_repl_link *link)
+{
+    /* Acquire, for the release of who changes the role. */
+    return atomic_load_explicit(&link->repl->is_master, memory_order_acquire) ||
+           (link->is_fetched && fw_repl_can_be_fetched(link->repl));
+}
+
 /* It is a slave: takes a place among them. 0 or why the link ends. */
 static int link_take_slot(struct fw_repl_link *link)
 {
@@ -270,7 +278,7 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
 {
     struct fw_repl *repl = link->repl;
     bool can_go_on;
-    int rc = link_take_slot(link);
+    int rc = link_may_go_on(link) ? link_take_slot(link) : -ESHUTDOWN;
     if (rc != 0) {
         return link_end(link, rc);
     }
@@ -360,6 +368,7 @@ static enum fw_step link_greeted(struct fw_repl_link *link, const struct fw_repl
     if (message->opcode == FW_REPL_HELLO && message->version == FW_REPL_VERSION &&
         !link->is_challenged) {
         link->is_ours = true;
+        link->is_fetched = message->start == FW_REPL_FETCH;
         link->knows = message->knows & (uint32_t)FW_REPL_KNOWS_ALL;
         if (!has_secret) {
             return link_enter(link, message->history, message->position);
@@ -576,8 +585,7 @@ static int link_check(const struct fw_repl_link *link)
     if (link->error != 0) {
         return link->error;
     }
-    /* Acquire, for the release of who changes the role. */
-    if (!atomic_load_explicit(&repl->is_master, memory_order_acquire)) {
+    if (!link_may_go_on(link)) {
         return -ESHUTDOWN;
     }
     if (fw_changes_has_lost(repl->changes, link->position)) {

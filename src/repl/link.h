@@ -83,6 +83,7 @@ struct fw_repl_link {
     bool is_quiescing;  /* A request is under way. */
     bool is_closing;
     bool is_closed;
+    bool is_fetched;     /* It was restarted, and wants what it had. */
     bool is_whole;       /* The slave has been told of every item. */
     bool is_whole_told;  /* And a mark has said so. */
     uint32_t mark_first; /* Of those under way, the oldest, by its number. */

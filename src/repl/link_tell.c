@@ -22,6 +22,9 @@ void fw_repl_link_tell_about(struct fw_repl_link *link)
     const struct fw_repl_about about = {
         .memory = totals.memory_limit,
         .items = totals.items,
+        .origin = fw_repl_origin(link->repl),
+        .parent_history = link->repl->parent_history,
+        .parent_position = link->repl->parent_position,
     };
     fw_repl_put_about(link->reply, &about);
 }

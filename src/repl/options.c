@@ -39,6 +39,9 @@ const struct fw_option fw_repl_options[] = {
     ROW(STRING, secret_file, "secret-file", .value_name = "FILE",
         .help = "master and slaves prove to each other that they know what is in this file; it is "
                 "the same at all of them"),
+    ROW(LIST, fetch, "fetch", .value_name = "ADDRESS",
+        .help = "addresses of the replication of servers that may have what this one had before it "
+                "was restarted: it fetches that before it serves as master with nothing"),
     ROW(BOOL, allows_smaller, "smaller", .default_text = "no",
         .help = "follow a master that has more memory (-m): what does not fit is dropped, and the "
                 "copy never counts as whole"),

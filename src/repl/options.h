@@ -21,6 +21,7 @@ struct fw_repl_config {
     int64_t reads_ns; /* Clients of a slave may read what is no older; 0: they may not read. */
     struct fw_option_list admit; /* Addresses of who may be a slave; none: this machine's own. */
     const char *secret_file;     /* NULL: there is none. */
+    struct fw_option_list fetch; /* Where to fetch items from, before it serves with none. */
     bool allows_smaller;         /* To follow a master that has more memory. */
     bool admits_others;          /* Slaves that do not greet, as yrmcds'. */
     uint64_t backlog;

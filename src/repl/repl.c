@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "cache/table.h"
 #include "io/clock.h"
+#include "io/random.h"
 #include "repl/apply.h"
 #include "repl/follow.h"
 #include "repl/link.h"
@@ -19,11 +20,16 @@ int fw_repl_init(struct fw_repl *repl, const struct fw_repl_config *config,
                  const struct fw_repl_host *host)
 {
     *repl = (struct fw_repl){.config = *config, .host = *host};
+    int drawn = fw_random_seed(&repl->own_origin);
+    if (drawn != 0) {
+        return drawn;
+    }
+    repl->own_origin |= 1; /* 0 is nobody's. */
     repl->changes = fw_table_changes(host->cache->table);
     repl->link_type = fw_repl_link_type;
     repl->link_type.limit_count = FW_REPL_SLAVES_MAX + FW_REPL_GREETERS_MAX;
     repl->follow_type = fw_repl_follow_type;
-    repl->follow_type.limit_count = 1;
+    repl->follow_type.limit_count = 2; /* One may begin while the memory of another is let go. */
     int rc = fw_domain_add_type(host->domain, &repl->link_type);
     if (rc == 0) {
         rc = fw_domain_add_type(host->domain, &repl->follow_type);
@@ -75,7 +81,7 @@ int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd)
     struct fw_fom *fom;
     struct fw_ticket displaced;
     bool is_displacing;
-    if (!atomic_load(&repl->is_master)) {
+    if (!atomic_load(&repl->is_master) && !fw_repl_can_be_fetched(repl)) {
         fw_repl_count(&repl->metrics.refused, 1);
         return -ESHUTDOWN;
     }
@@ -186,10 +192,43 @@ static void later_take_over(struct fw_repl *repl)
     }
 }
 
+uint64_t fw_repl_origin(const struct fw_repl *repl)
+{
+    /* Relaxed: it changes while nobody is told of it. */
+    uint64_t origin = atomic_load_explicit(&repl->followed.origin, memory_order_relaxed);
+    return origin != 0 ? origin : repl->own_origin;
+}
+
+/* Where the old master was when it was last heard of, if all that it had is here. */
+static void parent_note(struct fw_repl *repl)
+{
+    /* Relaxed, all: no follower is left. */
+    struct fw_repl_followed *followed = &repl->followed;
+    bool is_whole = !atomic_load_explicit(&followed->is_torn, memory_order_relaxed);
+    repl->parent_history =
+        is_whole ? atomic_load_explicit(&followed->history, memory_order_relaxed) : 0;
+    repl->parent_position = atomic_load_explicit(&followed->position, memory_order_relaxed);
+    if (!is_whole) {
+        atomic_store_explicit(&followed->origin, 0, memory_order_relaxed);
+    }
+    atomic_store_explicit(&followed->is_held, false, memory_order_relaxed);
+}
+
+int fw_repl_accept(struct fw_repl *repl)
+{
+    if (!atomic_load(&repl->followed.is_held)) {
+        return -EINVAL;
+    }
+    atomic_store(&repl->accepts, true);
+    (void)fw_channel_broadcast(&repl->news);
+    return 0;
+}
+
 void fw_repl_serve(struct fw_repl *repl)
 {
     struct fw_table *table = repl->host.cache->table;
     FW_ASSERT(!fw_repl_is_following(repl));
+    parent_note(repl);
     /* Relaxed: no follower is left. Who never had a master knows all numbers that were given. */
     if (atomic_load_explicit(&repl->followed.history, memory_order_relaxed) != 0) {
         fw_table_take_numbers(table, fw_table_number(table) + numbers_unheard(repl));
@@ -210,9 +249,32 @@ void fw_repl_resign(struct fw_repl *repl)
     (void)fw_channel_broadcast(&repl->news);
 }
 
+bool fw_repl_has_copy(const struct fw_repl *repl)
+{
+    /* Relaxed, both: a copy that ends or begins just now could have done so before. */
+    return atomic_load_explicit(&repl->followed.history, memory_order_relaxed) != 0 &&
+           !atomic_load_explicit(&repl->followed.is_torn, memory_order_relaxed);
+}
+
+bool fw_repl_can_be_fetched(const struct fw_repl *repl)
+{
+    /* Acquire, for the release of who changes it. */
+    return atomic_load_explicit(&repl->followed.state, memory_order_acquire) ==
+               FW_REPL_FOLLOW_CONNECTING &&
+           fw_repl_has_copy(repl) && !atomic_load(&repl->is_fetching);
+}
+
+int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave)
+{
+    int rc = fw_repl_follow(repl, slave);
+    atomic_store(&repl->is_fetching, rc == 0);
+    return rc;
+}
+
 int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
 {
     struct fw_fom *fom;
+    atomic_store(&repl->is_fetching, false);
     FW_ASSERT(!fw_repl_is_following(repl));
     fw_changes_forget(repl->changes);
     atomic_store(&repl->must_unfollow, false);
@@ -223,6 +285,8 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
     atomic_store_explicit(&repl->host.cache->master_flush_at, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.hindrance, 0, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.is_other, false, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.is_held, false, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.origin, 0, memory_order_relaxed);
     fw_table_keep_expired(repl->host.cache->table, false);
     fw_table_keep_items(repl->host.cache->table, false);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,

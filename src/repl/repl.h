@@ -33,6 +33,14 @@
  * ends the follower first, waits until that is gone, then skips numbers (apply.h) and
  * serves.
  *
+ * Origins. Items have an *origin*, a number that is drawn when a server starts, and that a slave
+ * takes over with a whole copy, and keeps when it becomes master. So a slave knows whether a master
+ * continues what it has, whatever the histories. One that does not, and has fewer items, was
+ * restarted, or is the wrong one: the slave then keeps what it has, and stays without a link, until
+ * it is told to accept that (fw_repl_accept()) or to be master itself. The same if a new master of
+ * the same origin was behind this slave when it took over. Until then it is not complete, so that
+ * no agent chooses it, and confirms nothing.
+ *
  * Threads. Links and the follower are foms of the server's domain, on the turn of their core. Jobs
  * collect keys. The rest may be called by anyone, unless it says otherwise.
  */
@@ -96,6 +104,8 @@ struct fw_repl_followed {
     _Atomic int64_t marked_ns;  /* When the last mark came; 0: none has. */
     atomic_bool is_other;       /* Its master is none of ours, and does not say how old this is. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
+    _Atomic uint64_t origin;    /* Of the items, if the copy is whole; 0: not known. */
+    atomic_bool is_held;        /* It keeps what it has instead of following its master. */
     _Atomic int hindrance;      /* A negative errno: why that is so, or why there is no link. */
 };
 
@@ -132,6 +142,11 @@ struct fw_repl {
     atomic_bool is_master;          /* Links end when it is not. */
     atomic_bool is_urgent;          /* Somebody has waited for slaves to confirm something. */
     atomic_bool must_unfollow;      /* The follower ends. */
+    atomic_bool is_fetching;        /* The follower ends when it has a whole copy, or fails. */
+    atomic_bool accepts;            /* Whatever the master has: ordered. */
+    uint64_t own_origin;            /* Drawn at the start. Constant. */
+    uint64_t parent_history;        /* Where a master took over; 0: it did not. Constant while it */
+    uint64_t parent_position;       /* is master. */
     _Atomic uint32_t link_count;    /* Until their sockets are closed. */
     struct fw_repl_master master;   /* Whom to follow; the thread that runs the server. */
     struct fw_address admitted[FW_REPL_ADMITTED_MAX]; /* Who may be a slave; constant. */
@@ -202,8 +217,20 @@ static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves
 void fw_repl_serve(struct fw_repl *repl);  /* Is master from now on. No follower is left. */
 void fw_repl_resign(struct fw_repl *repl); /* Is no longer; links end. */
 FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master);
+/* The same for who was restarted: the follower ends when it has a whole copy, or fails. */
+FW_MUST_CHECK int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave);
+/* Is it a slave with a whole copy, and without a master? Any thread. */
+bool fw_repl_can_be_fetched(const struct fw_repl *repl);
+/* Is there a whole copy of a master? Any thread. */
+bool fw_repl_has_copy(const struct fw_repl *repl);
 void fw_repl_unfollow(struct fw_repl *repl);
 bool fw_repl_is_following(const struct fw_repl *repl);
+
+/* Of the items here. Any thread. */
+uint64_t fw_repl_origin(const struct fw_repl *repl);
+
+/* Any thread: a slave that is held shall follow all the same. -EINVAL: it is not held. */
+FW_MUST_CHECK int fw_repl_accept(struct fw_repl *repl);
 
 /* In figures.c. Any thread. */
 /* Its address, or its name while that could not be resolved. */

@@ -13,7 +13,7 @@ enum {
     SET_EXTRAS = 8,
     SET_EXTRAS_NUMBER = 16,
     HELLO_EXTRAS = 20,
-    ABOUT_SIZE = 32,
+    ABOUT_SIZE = 40,
     STATUS_OUT_OF_MEMORY = 0x82,
     KNOWS_SHIFT = 8,
 };
@@ -171,8 +171,9 @@ void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about
     char *to = put_header(reply->next, &head, 0, ABOUT_SIZE);
     fw_be64_put(to, about->memory);
     fw_be64_put(to + 8, about->items);
-    fw_be64_put(to + 16, about->parent_history);
-    fw_be64_put(to + 24, about->parent_position);
+    fw_be64_put(to + 16, about->origin);
+    fw_be64_put(to + 24, about->parent_history);
+    fw_be64_put(to + 32, about->parent_position);
     fw_reply_advance(reply, to + ABOUT_SIZE);
 }
 
@@ -182,8 +183,9 @@ struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message)
     return (struct fw_repl_about){
         .memory = fw_be64_get(message->value),
         .items = fw_be64_get(message->value + 8),
-        .parent_history = fw_be64_get(message->value + 16),
-        .parent_position = fw_be64_get(message->value + 24),
+        .origin = fw_be64_get(message->value + 16),
+        .parent_history = fw_be64_get(message->value + 24),
+        .parent_position = fw_be64_get(message->value + 32),
     };
 }
 

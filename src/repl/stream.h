@@ -27,9 +27,10 @@
  *               was written since stays, and from which queue it was dropped.
  *     Read      keys that were read not long ago, each behind its length; and how much older all
  *               others have become meanwhile (extras): ages.h.
- *     About     what the master is: its memory, how many items it has, and from where in which
- *               history it went on. Numbers of 64 bits; a later release may add some. It stands
- *               behind the answer to HELLO, and again when the memory has changed.
+ *     About     what the master is: its memory, how many items it has, where these began, and
+ *               from where in which history it went on. Numbers of 64 bits; a later release may
+ *               add some. It stands behind the answer to HELLO, and again when the memory has
+ *               changed.
  *     Noop      CAS: the position in the master's log of changes (cache/changes.h). Extras: the
  *               next number, of which the slave must know should it become master. Others get no
  *               marks: yrmcds' take a Noop for an error and answer none.
@@ -52,6 +53,9 @@
  * What it knows are bits (FW_REPL_KNOWS_...), in the upper byte of 16 bits of which releases before
  * them wrote and read zeros. So a fleet is upgraded one by one, in any order: what only one of the
  * two knows is not used.
+ *
+ * A server that was restarted with nothing says HELLO with FW_REPL_FETCH to slaves that it had: one
+ * that has a whole copy and no master answers as a master does, and is left when all was sent.
  *
  * Where they share a secret they prove it first, in between: secret.h.
  *
@@ -121,7 +125,7 @@ enum {
 #define FW_REPL_MARK_WHOLE (UINT32_C(1) << 30) /* No copy is under way. */
 #define FW_REPL_MARK_COUNT (FW_REPL_MARK_WHOLE - 1)
 
-enum fw_repl_start { FW_REPL_GO_ON = 1, FW_REPL_COPY = 2 };
+enum fw_repl_start { FW_REPL_GO_ON = 1, FW_REPL_COPY = 2, FW_REPL_FETCH = 3 };
 
 /* A message of either direction. Key and value lie in the input. */
 struct fw_repl_message {
@@ -141,7 +145,7 @@ struct fw_repl_message {
     uint64_t history;  /* HELLO. */
     uint64_t position; /* HELLO. Of a Noop it is the CAS. */
     uint32_t version;  /* HELLO. */
-    uint32_t start;    /* Answer to HELLO: enum fw_repl_start. */
+    uint32_t start;    /* HELLO and its answer: enum fw_repl_start, or 0. */
     uint32_t knows;    /* HELLO: bits. */
     size_t size;       /* Of the message without a large value. */
 };
@@ -187,6 +191,7 @@ void fw_repl_put_read(struct fw_reply *reply, uint32_t share, const char *keys, 
 struct fw_repl_about {
     uint64_t memory;
     uint64_t items;
+    uint64_t origin;         /* Of its items: see repl.h. */
     uint64_t parent_history; /* Of the master that it was a whole slave of before; 0: of none. */
     uint64_t parent_position;
 };
@@ -200,7 +205,7 @@ size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER]);
 struct fw_repl_greeting {
     uint64_t history;
     uint64_t position;
-    enum fw_repl_start start; /* Of the answer. */
+    enum fw_repl_start start; /* Of the answer; or FETCH, of a HELLO. */
     uint32_t knows;
 };
 /* Of secret.h: master's are answers. All have a value only, of at most FW_REPL_PROOF_MAX bytes. */

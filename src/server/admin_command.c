@@ -116,6 +116,20 @@ static int run_promote(void *context, struct fw_jobs *jobs, const char *argument
     return role_wish(context, FW_REPL_ROLE_MASTER, arguments, output);
 }
 
+/* A slave that is held forgets what it has, and follows. */
+static int run_accept(void *context, struct fw_jobs *jobs, const char *arguments,
+                      struct fw_jobs_output *output)
+{
+    (void)jobs;
+    (void)arguments;
+    struct fw_server *server = context;
+    int rc = fw_repl_accept(&server->replication.repl);
+    if (rc != 0) {
+        fw_jobs_print(output, "there is nothing to accept: the link to the master is not held\n");
+    }
+    return rc;
+}
+
 static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments,
                       struct fw_jobs_output *output)
 {
@@ -152,6 +166,7 @@ static int run_lease(void *context, struct fw_jobs *jobs, const char *arguments,
 }
 
 const struct fw_jobs_command fw_admin_commands[] = {
+    {"accept", "follow a master that has less, and forget what is here", run_accept},
     {"connections", "[LIMIT]: who is connected", run_connections},
     {"demote", "drop the clients and follow the master", run_demote},
     {"lease", "UNTIL|end: until when a master may answer", run_lease},

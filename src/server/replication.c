@@ -376,6 +376,69 @@ int fw_replication_check(const struct fw_repl_config *config, struct fw_reason *
     return rc;
 }
 
+/* ---- fetching back ------------------------------------------------------------------------- */
+
+/* Has it nothing, and may somebody have what it had? That is asked once. */
+static bool must_fetch(const struct fw_server *server)
+{
+    const struct fw_replication *replication = &server->replication;
+    struct fw_table_totals totals;
+    fw_table_totals(server->cache.table, &totals);
+    return server->config.repl.fetch.count > 0 && !replication->has_fetched && totals.items == 0 &&
+           !fw_repl_has_copy(&replication->repl);
+}
+
+static void fetch_ask(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    const struct fw_repl_config *config = &server->config.repl;
+    const struct fw_repl_master slave = {
+        .name = config->fetch.items[replication->fetch_next],
+        .port = config->port != 0 ? (uint16_t)config->port : FW_REPL_PORT,
+    };
+    int rc = fw_repl_fetch(&replication->repl, &slave);
+    replication->fetch_due_ns = 0;
+    if (rc != 0) {
+        FW_LOG(server, ERROR, "cannot fetch items from %s: %s", slave.name, strerrordesc_np(-rc));
+    }
+}
+
+static void fetch_begin(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    replication->has_fetched = true;
+    replication->fetch_next = 0;
+    replication->fetch_until_ns = fw_clock_now_ns() + server->config.repl.timeout_ns;
+    FW_LOG(server, NOTICE, "looks for what this server had before, at those of --repl-fetch");
+    stage_set(replication, FW_REPLICATION_FETCHING);
+    fetch_ask(server);
+}
+
+/* Whoever was asked has ended. False: another is asked, or will be soon. */
+static bool fetch_is_over(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    int64_t now_ns = fw_clock_now_ns();
+    bool is_asking = replication->fetch_due_ns == 0;
+    if (is_asking && fw_repl_has_copy(&replication->repl)) {
+        FW_LOG(server, NOTICE, "has fetched its items back");
+        return true;
+    }
+    if (is_asking) {
+        replication->fetch_next = (replication->fetch_next + 1) % server->config.repl.fetch.count;
+        bool is_round = replication->fetch_next == 0;
+        replication->fetch_due_ns = is_round ? now_ns + server->config.repl.retry_ns : now_ns;
+    }
+    if (now_ns >= replication->fetch_until_ns) {
+        FW_LOG(server, WARNING, "nobody of --repl-fetch has a whole copy: begins with nothing");
+        return true;
+    }
+    if (now_ns >= replication->fetch_due_ns) {
+        fetch_ask(server);
+    }
+    return false;
+}
+
 int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_repl_config *config = &server->config.repl;
@@ -395,7 +458,9 @@ int fw_replication_open(struct fw_server *server, struct fw_reason *reason)
     if (rc == 0 && config->listen.count == 0) {
         rc = doors_open(server, "127.0.0.1", reason);
     }
-    if (rc == 0 && role == FW_REPL_ROLE_MASTER) {
+    if (rc == 0 && role == FW_REPL_ROLE_MASTER && must_fetch(server)) {
+        fetch_begin(server);
+    } else if (rc == 0 && role == FW_REPL_ROLE_MASTER) {
         fw_repl_serve(&replication->repl);
     } else if (rc == 0) {
         stage_set(replication, FW_REPLICATION_SLAVE);
@@ -477,10 +542,24 @@ static void step_serve(struct fw_server *server)
     if (fw_repl_is_following(&replication->repl)) {
         return;
     }
+    if (must_fetch(server)) {
+        fetch_begin(server);
+        return;
+    }
     fw_repl_serve(&replication->repl);
     fw_repl_count(&replication->repl.metrics.promotions, 1);
     stage_set(replication, FW_REPLICATION_MASTER);
     FW_LOG(server, NOTICE, "is master now");
+}
+
+/* Until somebody was found who had what this one had, or nobody was. */
+static void step_fetch(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (fw_repl_is_following(&replication->repl) || !fetch_is_over(server)) {
+        return;
+    }
+    stage_set(replication, FW_REPLICATION_UNFOLLOWING);
 }
 
 bool fw_replication_is_paused(const struct fw_replication *replication)
@@ -512,6 +591,13 @@ static bool may_resign(const struct fw_replication *replication)
     return !fw_lease_is_needed(&replication->lease) || atomic_load(&replication->is_ordered);
 }
 
+/* A slave that keeps its items instead of following a master with less waits for an order. */
+static bool may_take_over(const struct fw_replication *replication)
+{
+    return !atomic_load(&replication->repl.followed.is_held) ||
+           atomic_load(&replication->is_ordered);
+}
+
 /* One step, if it can be made now. */
 static void stage_step(struct fw_server *server)
 {
@@ -527,13 +613,17 @@ static void stage_step(struct fw_server *server)
         step_follow(server);
         break;
     case FW_REPLICATION_SLAVE:
-        if (wish == FW_REPL_ROLE_MASTER && fw_lease_runs(&replication->lease)) {
+        if (wish == FW_REPL_ROLE_MASTER && fw_lease_runs(&replication->lease) &&
+            may_take_over(replication)) {
             stage_set(replication, FW_REPLICATION_UNFOLLOWING);
             fw_repl_unfollow(&replication->repl);
         }
         break;
     case FW_REPLICATION_UNFOLLOWING:
         step_serve(server);
+        break;
+    case FW_REPLICATION_FETCHING:
+        step_fetch(server);
         break;
     }
 }
@@ -565,6 +655,11 @@ static void lease_look(struct fw_server *server)
 int64_t fw_replication_patience_ns(const struct fw_server *server)
 {
     const struct fw_replication *replication = &server->replication;
+    if (fw_replication_stage(replication) == FW_REPLICATION_FETCHING &&
+        replication->fetch_due_ns != 0) {
+        int64_t left_ns = replication->fetch_due_ns - fw_clock_now_ns();
+        return left_ns > 0 ? left_ns : 0;
+    }
     return replication->had_lease ? fw_lease_left_ns(&replication->lease) : -1;
 }
 
@@ -601,10 +696,9 @@ int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool i
 void fw_replication_stats(struct fw_server *server, fw_stat_emit emit, void *context)
 {
     static const char *const roles[] = {
-        [FW_REPLICATION_MASTER] = "master",
-        [FW_REPLICATION_RESIGNING] = "resigning",
-        [FW_REPLICATION_SLAVE] = "slave",
-        [FW_REPLICATION_UNFOLLOWING] = "becoming master",
+        [FW_REPLICATION_MASTER] = "master",     [FW_REPLICATION_RESIGNING] = "resigning",
+        [FW_REPLICATION_SLAVE] = "slave",       [FW_REPLICATION_UNFOLLOWING] = "becoming master",
+        [FW_REPLICATION_FETCHING] = "fetching",
     };
     struct fw_replication *replication = &server->replication;
     emit(context, "enabled", server->config.repl.is_enabled ? "yes" : "no");

@@ -8,6 +8,10 @@
  *        └──────────── the follower is gone ──── UNFOLLOWING ◄────────────────┘
  *                                                             wish: master
  *
+ * A server that would become master with nothing, since it was just started, asks those that it is
+ * told of (--repl-fetch) for what it had, before it serves: FETCHING comes between then, for as
+ * long as that takes, or until nobody had it for the time-out of replication.
+ *
  * A wish comes from the command line, from an administrator (`promote`, `demote`), from the virtual
  * address, which netlink watches, or from a file that comes and goes. Wishes may come at any time,
  * from any thread; the thread that runs the server carries them out, step by step, and never waits:
@@ -51,6 +55,7 @@ enum fw_replication_stage {
     FW_REPLICATION_RESIGNING,
     FW_REPLICATION_SLAVE,
     FW_REPLICATION_UNFOLLOWING,
+    FW_REPLICATION_FETCHING,
 };
 
 /* An address where slaves connect. */
@@ -79,7 +84,11 @@ struct fw_replication {
     struct fw_presence presence;
     bool has_presence;
     bool is_over;
-    bool had_lease; /* When last looked at. */
+    bool has_fetched;       /* Or tried to. */
+    size_t fetch_next;      /* Whom to ask next. */
+    int64_t fetch_until_ns; /* When to give up. */
+    int64_t fetch_due_ns;   /* When to ask again; 0: somebody is being asked. */
+    bool had_lease;         /* When last looked at. */
     bool has_master;
     struct fw_repl_master master; /* Whom to follow. */
     /* Constant: what clients of a slave are told. */

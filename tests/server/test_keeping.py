@@ -8,18 +8,18 @@ import contextlib
 import struct
 
 import pytest
-from served import wait_for
-from test_repl import (LONG, NOOP, SETQ, FakeMaster, admin, following, heard, logged, message, refused_at_start,
-                       replication_address, served, settle, stats)
+from served import START_S, wait_for
+from test_repl import (LONG, NOOP, SETQ, TOUCH, FakeMaster, admin, assert_same, fill, following, heard, logged, message,
+                       refused_at_start, replication_address, served, settle, stats, stats_of, table)
 from test_replica import MasterKilled, greeted
 
 EVICTED, ABOUT = 0xf4, 0xf6
-KNOWS_MEMORY = 4
+KNOWS_EXPIRY, KNOWS_MEMORY = 2, 4
 MIB = 1 << 20
 
 
-def about(memory, items=0, history=0, position=0):
-    return message(ABOUT, b"", b"", struct.pack(">4Q", memory, items, history, position))
+def about(memory, items=0, origin=1, history=0, position=0):
+    return message(ABOUT, b"", b"", struct.pack(">5Q", memory, items, origin, history, position))
 
 
 def test_a_slave_of_less_memory_is_refused(fairway):
@@ -142,6 +142,137 @@ def test_a_slave_of_an_idle_master_is_read_from(fairway):
         hits = 0
         while hits < 2000:  # A machine that is slow may miss the bound at times.
             hits += reader.ask(b"mg a\r\n") == b"HD\r\n"
+
+
+def test_a_whole_slave_is_not_emptied_by_a_master_that_lost_everything(fairway, tmp_path):
+    """It keeps its items, says why, confirms nothing, becomes master by an order only, and follows by an order only."""
+    sock, file = tmp_path / "admin", tmp_path / "master"
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            slave = slaves.enter_context(following(fairway, master, "--admin-socket", sock, "--repl-master-file", file))
+            reader = slaves.enter_context(slave.connect())
+            settle(client, reader)
+            where = replication_address(master)
+            assert "nothing to accept" in admin(fairway, sock, "accept").stderr
+            master.process.kill()
+            raise MasterKilled
+        again = slaves.enter_context(served(fairway, "--repl-listen", where, "--repl-ack", "1"))
+        client = slaves.enter_context(again.connect())
+        wait_for(lambda: stats(reader)["link"] == "held")
+        rows = stats(reader)
+        assert rows["reason"].startswith("the master has less") and rows["complete"] == "no"
+        assert stats(reader, b"")["curr_items"] == "500"
+        assert client.ask(b"set a 0 0 1\r\n1\r\n").startswith(b"SERVER_ERROR out of capacity")
+        # What says who is master in its stead is no order.
+        file.touch()
+        logged(slave, "is there")
+        assert stats(reader)["role"] == "slave" and stats(reader)["link"] == "held"
+        file.unlink()
+        logged(slave, "is gone")
+        assert admin(fairway, sock, "accept").returncode == 0
+        wait_for(lambda: stats(reader)["complete"] == "yes" and stats(reader)["link"] == "streaming")
+        assert stats(reader, b"")["curr_items"] == "0" and "reason" not in stats(reader)
+
+
+def test_a_slave_that_is_held_becomes_master_by_an_order(fairway, tmp_path):
+    sock = tmp_path / "admin"
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            slave = slaves.enter_context(following(fairway, master, "--admin-socket", sock))
+            reader = slaves.enter_context(slave.connect())
+            settle(client, reader)
+            where = replication_address(master)
+            master.process.kill()
+            raise MasterKilled
+        slaves.enter_context(served(fairway, "--repl-listen", where))
+        wait_for(lambda: stats(reader)["link"] == "held")
+        assert admin(fairway, sock, "promote").returncode == 0
+        wait_for(lambda: stats(reader)["role"] == "master")
+        assert len(table(reader)) == 500
+
+
+def test_a_restarted_master_fetches_its_items_back(fairway):
+    """From the first that has them, before it serves; its slave follows it again, and loses nothing."""
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            slave = slaves.enter_context(following(fairway, master))
+            reader = slaves.enter_context(slave.connect())
+            before = assert_same(client, reader)
+            where = replication_address(master)
+            master.process.kill()
+            raise MasterKilled
+        nobody = slaves.enter_context(served(fairway, "--repl-master", "127.0.0.1:1"))
+        again = slaves.enter_context(served(fairway, "--repl-listen", where, "--repl-fetch",
+                                            f"127.0.0.1:1,{replication_address(nobody)},{replication_address(slave)}"))
+        wait_for(lambda: stats_of(again).get("role") == "master")
+        client = slaves.enter_context(again.connect())
+        assert table(client).keys() == before.keys()
+        client.set(b"new", b"1")
+        settle(client, reader)
+        assert len(assert_same(client, reader)) == 501
+        highest = max(int(item[2]) for item in before.values())
+        assert int(client.ask(b"mg new c\r\n").split()[1][1:]) > highest
+
+
+def test_a_master_that_finds_nothing_to_fetch_begins_anew(fairway):
+    """A slave that has a master is not asked to give anything."""
+    with served(fairway) as master, master.connect() as client, following(fairway, master) as slave:
+        client.set(b"a", b"1")
+        with slave.connect() as reader:
+            settle(client, reader)
+        with served(fairway, "--repl-fetch", replication_address(slave), "--repl-timeout", "300ms") as other:
+            wait_for(lambda: stats_of(other).get("role") == "master")
+            with other.connect() as reader:
+                assert stats(reader, b"")["curr_items"] == "0"
+            assert "begins with nothing" in logged(other, "nobody of --repl-fetch")
+
+
+@pytest.mark.parametrize("origin, parent, items, is_held", [
+    (1, (7, 1), 0, False),   # A slave of the same master, as far as this one, took over.
+    (1, (7, 0), 9, True),    # One that was not as far did.
+    (1, (8, 0), 0, False),   # The same, but it has been master for so long that nobody knows.
+    (2, (0, 0), 3, False),   # Another, that has as much.
+    (2, (0, 0), 2, True),
+])
+def test_which_masters_are_followed(fairway, origin, parent, items, is_held):
+    """A slave that has a whole copy, three items up to position 1 of history 7 with origin 1, meets another master."""
+    with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads") as slave, \
+            slave.connect() as reader:
+        master.greet(KNOWS_MEMORY)
+        master.link.sendall(about(MIB, 3, 1) + b"".join(message(SETQ, bytes(8), key, b"1") for key in (b"a", b"b", b"c")))
+        master.mark(5)
+        wait_for(lambda: stats(reader)["complete"] == "yes")
+        master.link.close()
+        master.greet(KNOWS_MEMORY, 9)
+        master.link.sendall(about(MIB, items, origin, *parent))
+        if is_held:
+            wait_for(lambda: stats(reader)["link"] == "held")
+        else:
+            wait_for(lambda: stats(reader)["link"] == "copying")
+        assert stats(reader, b"")["curr_items"] == ("3" if is_held else "0")
+
+
+@pytest.mark.parametrize("knows", [0, KNOWS_MEMORY | KNOWS_EXPIRY])
+def test_times_to_live_are_those_of_the_master(fairway, knows):
+    """As much as was left when it was sent, or less by what the way took."""
+    with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads",
+                                        "--repl-timeout", LONG) as slave, slave.connect() as reader:
+        def left(key):
+            return int(reader.ask(b"mg %s t\r\n" % key).split()[1][1:])
+
+        master.greet(knows)
+        if knows:
+            master.link.sendall(about(MIB))
+        for key, seconds in ((b"a", 1000), (b"b", 1000), (b"never", 0)):
+            master.link.sendall(message(SETQ, struct.pack(">II", 0, seconds), key, b"1"))
+        master.link.sendall(message(TOUCH, struct.pack(">I", 2000), b"b"))
+        master.mark(5)
+        wait_for(lambda: stats(reader)["complete"] == "yes")
+        master.mark(5)
+        assert 1000 - START_S < left(b"a") <= 1000 and 2000 - START_S < left(b"b") <= 2000 and left(b"never") == -1
 
 
 HOT, NEW = 400, 6000  # A third of what there is room for, and as many as fit twice.

@@ -434,11 +434,11 @@ class FakeMaster:
         if self.link is not None:
             self.link.close()
 
-    def greet(self, knows=0):
+    def greet(self, knows=0, history=7):
         self.link, _ = self.listener.accept()
         self.link.settimeout(START_S)
         assert self.link.recv(44, socket.MSG_WAITALL)[:2] == b"\x80\xf0"
-        self.link.sendall(struct.pack(">BBHBBHIIQHHQQ", 0x81, 0xf0, 0, 20, 0, 0, 20, 0, 0, 1, knows << 8 | 2, 7, 0))
+        self.link.sendall(struct.pack(">BBHBBHIIQHHQQ", 0x81, 0xf0, 0, 20, 0, 0, 20, 0, 0, 1, knows << 8 | 2, history, 0))
 
     def mark(self, number):
         self.link.sendall(struct.pack(">BBHBBHIIQQ", 0x80, NOOP, 0, 8, 0, 0, 8, self.WHOLE, 1, number))

@@ -237,6 +237,7 @@ function masterCells(group) {
   if (group.link !== "streaming") {
     cell.append(make("span", group.link === "copying" ? "copying" : "not connected", "badge " + (group.link === "copying" ? "held" : "shed")));
   }
+  if (group.reason !== undefined) cell.append(make("span", group.reason, "badge shed"));
   return [cell, group.link, group.age_ms >= 0 ? time(1e6 * group.age_ms) : "–"];
 }
 

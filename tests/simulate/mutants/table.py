@@ -442,7 +442,7 @@ MUTANTS = [
            [("    atomic_store(&doubts->is_sent, false);\n", "")]),
     Mutant("slave-vouched-for-while-it-copies", LINK, "repl-copying",
            "a change is answered that only a slave has confirmed which cannot take over",
-           [("    if (mark->is_whole) {\n        link_vouch", "    if (true) {\n        link_vouch")]),
+           [("    if (mark->is_whole && answer->status == 0) {\n        link_vouch", "    if (true) {\n        link_vouch")]),
     Mutant("cores-told-before-they-could-see", LINK, "repl-ack",
            "a core looks who need not wait before it can see that somebody need not",
            [("    FW_YIELD_POINT(\"link: a slave has confirmed\");\n",
