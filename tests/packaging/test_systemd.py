@@ -10,7 +10,20 @@ import subprocess
 import pytest
 
 # What a service keeps, as `systemd-analyze security` names it, and why.
+VOLUME = {
+    "UserOrDynamicUser": "a disk is root's, and so are the tools of LVM",
+    "PrivateUsers": "the same",
+    "PrivateDevices": "a group is on a disk",
+    "DeviceAllow": "the administrator says on which",
+    "ProcSubset": "the boot id is in /proc/sys",
+    "RestrictAddressFamilies_AF_UNIX": "the sockets of NBD, the journal",
+    "SystemCallFilter_resources": "as the server, whose program it is",
+    "RootDirectoryOrRootImage": "its libraries are the system's",
+}
 KEPT = {
+    "fairway-volume-manager.service": VOLUME,
+    "fairway-volume-agent.service": VOLUME,
+    "fairway-volume-attach.service": VOLUME,
     "fairway.service": {
         "PrivateNetwork": "it serves the network",
         "RestrictAddressFamilies_AF_INET_INET6": "the same",
@@ -36,7 +49,7 @@ KEPT = {
 def unit(request, build, fairway, tmp_path):
     """A unit as it is built, of a program that is not installed."""
     text = (build / "packaging" / request.param).read_text()
-    text = re.sub(r"^ExecStart=\S+", f"ExecStart={fairway}", text, flags=re.MULTILINE)
+    text = re.sub(r"^(ExecStart|ExecStop)=\S*fairway ", rf"\1={fairway} ", text, flags=re.MULTILINE)
     unit = tmp_path / request.param
     unit.write_text(text)
     return unit
@@ -69,6 +82,9 @@ def command_of(build, name):
 
 def test_their_commands_and_the_configuration_are_installed(source, build):
     assert command_of(build, "fairway-ha-agent.service") == ["ha-agent", "$OPTIONS"]
+    assert command_of(build, "fairway-volume-manager.service") == ["volume", "manager", "$MANAGER_OPTIONS", "$GROUP"]
+    assert command_of(build, "fairway-volume-agent.service") == ["volume", "agent", "$AGENT_OPTIONS", "$GROUP", "$HOST"]
+    assert command_of(build, "fairway-volume-attach.service")[:4] == ["volume", "attach", "--nbd", "/run/fairway-volume/nbd"]
     assert command_of(build, "fairway.service") == ["serve", "--config", "/etc/fairway/fairway.conf"]
     done = subprocess.run([build / "fairway", "serve", "--config", source / "packaging" / "fairway.conf", "--version"],
                           capture_output=True, text=True, check=False)
