@@ -36,10 +36,10 @@ class Attached(Group):
         self.host = host
         self.socket = folder / f"nbd-{host}"
 
-    def make(self):
+    def make(self, hosts=2):
         # What nobody wrote must not be what was there before.
         self.path.write_bytes(b"\xa5" * (16 << 20))
-        self.do("format", "--force", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", "2", self.path)
+        self.do("format", "--force", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", hosts, self.path)
         self.do("create", "--extents", EXTENTS, self.path, "web")
         self.do("connect", self.path, "one")
 
