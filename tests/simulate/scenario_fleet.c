@@ -457,6 +457,16 @@ static bool host_is_listed(const char *name)
     return is_listed;
 }
 
+/* Switches it off, and it does not come back by itself. */
+static void host_fence(struct host *host)
+{
+    host->is_gone = true;
+    while (host->is_living) {
+        host->life.is_dead = true;
+        sim_sleep(SIM_MS);
+    }
+}
+
 /* Takes a host out of the group, dead or alive, and lets it in again. */
 static void host_command(struct sim_life *life)
 {
@@ -464,17 +474,17 @@ static void host_command(struct sim_life *life)
     const char *name = names[host->index];
     bool dies = sim_chance(2);
     if (dies) {
-        host->is_gone = true;
-        while (host->is_living) {
-            host->life.is_dead = true;
-            sim_sleep(SIM_MS);
-        }
+        host_fence(host);
     }
     while (host_is_listed(name)) {
         int rc = command(life, dies ? FW_VOLUME_RECLAIM : FW_VOLUME_DISCONNECT, name, 0);
-        SIM_EXPECT(rc == 0 || rc == -ETIMEDOUT || rc == -ENOENT);
+        SIM_EXPECT(rc == 0 || rc == -ETIMEDOUT || rc == -ENOENT || (rc == -EBUSY && !dies));
         if (rc == -ETIMEDOUT) {
             commands_settle(life);
+        }
+        if (rc == -EBUSY && sim_chance(4)) { /* It has a volume open, maybe for ever. */
+            host_fence(host);
+            dies = true;
         }
         if (host_is_done(host) && !dies) { /* Nobody is left there to answer. */
             dies = true;
