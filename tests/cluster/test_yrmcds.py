@@ -88,8 +88,10 @@ def store(node, items):
 
 
 def fetch(node, keys, address=ADDRESS):
-    """{key: (flags, value)} of those that are there; None: nobody answers."""
-    answer = ask(node, b"get %s\r\n" % b" ".join(keys), b"END\r\n", address)
+    """{key: (flags, value)} of those that are there; None: nobody answers.
+
+    yrmcds accepts connections while it becomes master, and then forgets them: better to ask again soon."""
+    answer = ask(node, b"get %s\r\n" % b" ".join(keys), b"END\r\n", address, patience_s=5)
     found = {}
     while answer is not None and (head := re.match(rb"VALUE (\S+) (\d+) (\d+)\r\n", answer)):
         begin, length = head.end(), int(head[3])
