@@ -865,7 +865,10 @@ def test_a_secret_that_everyone_may_read_is_refused(fairway, tmp_path):
 
 
 def logged(server, words):
-    """Reads on in the log of a server that runs, until the words come."""
+    """The line with these words in the log of a server that runs. It may have come before the server listened."""
+    for line in server.read_log().splitlines():
+        if words in line:
+            return line
     while words not in (line := server.process.stderr.readline()):
         assert line != ""
     return line
