@@ -118,7 +118,7 @@ int fw_log_configure(const struct fw_log_config *config, struct fw_reason *reaso
 {
     const struct fw_option_list *list = &config->module_level;
     struct fw_log_module *module;
-    int level;
+    int level = 0;
     bool is_file = config->file != NULL && config->file[0] != '\0';
     int rc = levels_check(config, reason);
     if (rc == 0) {
