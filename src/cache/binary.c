@@ -237,7 +237,11 @@ static enum fw_command_class class_of(const struct command *command)
 {
     bool is_get = command->run == fw_binary_get && (command->variant & FW_BINARY_NO_VALUE) == 0;
     bool is_keyed = command->key == KEY_NEEDED && command->run != fw_binary_sasl_login;
-    return is_get ? FW_COMMAND_READ : is_keyed ? FW_COMMAND_WRITE : FW_COMMAND_ADMIN;
+    if (is_get) {
+        return (command->variant & FW_BINARY_TOUCH) != 0 ? FW_COMMAND_READ_CHANGES
+                                                         : FW_COMMAND_READ;
+    }
+    return is_keyed ? FW_COMMAND_WRITE : FW_COMMAND_ADMIN;
 }
 
 bool fw_binary_view(const struct fw_input *input, struct fw_gate_view *view)

@@ -113,7 +113,13 @@ struct fw_cache {
     _Atomic uint64_t table_before[FW_CACHE_TABLE_COUNTERS];
 };
 
-enum fw_command_class { FW_COMMAND_READ, FW_COMMAND_WRITE, FW_COMMAND_ADMIN };
+/* READ_CHANGES: gat, and mg with flags that touch, create or win: rules take them for reads. */
+enum fw_command_class {
+    FW_COMMAND_READ,
+    FW_COMMAND_READ_CHANGES,
+    FW_COMMAND_WRITE,
+    FW_COMMAND_ADMIN
+};
 enum { FW_GATE_REFUSAL_MAX = 200 };
 enum fw_gate { FW_GATE_PASS, FW_GATE_HOLD, FW_GATE_REFUSE };
 

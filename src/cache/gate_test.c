@@ -32,7 +32,10 @@ static int holds;            /* So often a key with h is held. */
 static enum fw_gate ask(struct fw_cache_gate *gate, enum fw_command_class class, const char *key,
                         size_t length)
 {
-    static const char *const names[] = {"read", "write", "admin"};
+    static const char *const names[] = {[FW_COMMAND_READ] = "read",
+                                        [FW_COMMAND_READ_CHANGES] = "change",
+                                        [FW_COMMAND_WRITE] = "write",
+                                        [FW_COMMAND_ADMIN] = "admin"};
     (void)gate;
     if (key != NULL && key[0] == 'h' && holds > 0) {
         holds--;
@@ -80,8 +83,8 @@ static void test_what_is_asked(void **state)
         {"get a\r\n", "read a,"},
         {"get a b c\r\n", "read a,"},
         {"gets  a b\r\n", "read a,"},
-        {"gat 0 a b\r\n", "read a,"},
-        {"gats 0 a\r\n", "read a,"},
+        {"gat 0 a b\r\n", "change a,read a,read b,"},
+        {"gats 0 a\r\n", "change a,"},
         {"set a 0 0 1\r\nx\r\n", "write a,"},
         {"cas a 0 0 1 9\r\nx\r\n", "write a,"},
         {"add b 0 0 1 noreply\r\nx\r\n", "write b,"},
@@ -93,6 +96,10 @@ static void test_what_is_asked(void **state)
         {"touch b 1\r\n", "write b,"},
         {"delete b\r\n", "write b,"},
         {"mg a v\r\n", "read a,"},
+        {"mg a t s c\r\n", "read a,"},
+        {"mg a v T9\r\n", "change a,"},
+        {"mg a N9\r\n", "change a,"},
+        {"mg YWJj b R9 v\r\n", "change abc,"},
         {"mg YWJj v b\r\n", "read abc,"},
         {"me a\r\n", "read a,"},
         {"ms a 1\r\nx\r\n", "write a,"},

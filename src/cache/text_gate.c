@@ -17,16 +17,16 @@ static const struct keyed {
     uint8_t key;    /* Which word that is. */
     uint8_t length; /* Which word says how long the value is that follows; 0: none does. */
 } keyed_commands[] = {
-    {"get", FW_COMMAND_READ, 1, 0},     {"set", FW_COMMAND_WRITE, 1, 4},
-    {"mg", FW_COMMAND_READ, 1, 0},      {"ms", FW_COMMAND_WRITE, 1, 2},
-    {"gets", FW_COMMAND_READ, 1, 0},    {"incr", FW_COMMAND_WRITE, 1, 0},
-    {"decr", FW_COMMAND_WRITE, 1, 0},   {"delete", FW_COMMAND_WRITE, 1, 0},
-    {"add", FW_COMMAND_WRITE, 1, 4},    {"cas", FW_COMMAND_WRITE, 1, 4},
-    {"touch", FW_COMMAND_WRITE, 1, 0},  {"gat", FW_COMMAND_READ, 2, 0},
-    {"gats", FW_COMMAND_READ, 2, 0},    {"replace", FW_COMMAND_WRITE, 1, 4},
-    {"append", FW_COMMAND_WRITE, 1, 4}, {"prepend", FW_COMMAND_WRITE, 1, 4},
-    {"md", FW_COMMAND_WRITE, 1, 0},     {"ma", FW_COMMAND_WRITE, 1, 0},
-    {"me", FW_COMMAND_READ, 1, 0},      {"bget", FW_COMMAND_READ, 1, 0},
+    {"get", FW_COMMAND_READ, 1, 0},          {"set", FW_COMMAND_WRITE, 1, 4},
+    {"mg", FW_COMMAND_READ, 1, 0},           {"ms", FW_COMMAND_WRITE, 1, 2},
+    {"gets", FW_COMMAND_READ, 1, 0},         {"incr", FW_COMMAND_WRITE, 1, 0},
+    {"decr", FW_COMMAND_WRITE, 1, 0},        {"delete", FW_COMMAND_WRITE, 1, 0},
+    {"add", FW_COMMAND_WRITE, 1, 4},         {"cas", FW_COMMAND_WRITE, 1, 4},
+    {"touch", FW_COMMAND_WRITE, 1, 0},       {"gat", FW_COMMAND_READ_CHANGES, 2, 0},
+    {"gats", FW_COMMAND_READ_CHANGES, 2, 0}, {"replace", FW_COMMAND_WRITE, 1, 4},
+    {"append", FW_COMMAND_WRITE, 1, 4},      {"prepend", FW_COMMAND_WRITE, 1, 4},
+    {"md", FW_COMMAND_WRITE, 1, 0},          {"ma", FW_COMMAND_WRITE, 1, 0},
+    {"me", FW_COMMAND_READ, 1, 0},           {"bget", FW_COMMAND_READ, 1, 0},
     {"lock", FW_COMMAND_WRITE, 1, 0},
 };
 
@@ -68,11 +68,11 @@ static size_t line_cut(const struct fw_word *line, struct fw_word words[FW_TEXT_
     return fw_text_cut_words(line->text, line->text + line->length, words);
 }
 
-/* Has the line of a meta command the flag b? */
-static bool is_base64(const struct fw_word *words, size_t count)
+/* Has the line of a meta command one of these flags, with something behind it or without? */
+static bool has_flag(const struct fw_word *words, size_t count, const char *flags, bool is_bare)
 {
     for (size_t i = 2; i < count; i++) {
-        if (words[i].length == 1 && words[i].text[0] == 'b') {
+        if (strchr(flags, words[i].text[0]) != NULL && (words[i].length == 1) == is_bare) {
             return true;
         }
     }
@@ -96,9 +96,13 @@ bool fw_text_view(const struct fw_input *input, struct fw_gate_view *view)
         return true;
     }
     view->class = (enum fw_command_class)keyed->class;
+    if (fw_word_is(&words[0], "mg", 2) && has_flag(words, count, "NRT", false)) {
+        view->class = FW_COMMAND_READ_CHANGES;
+    }
     view->key = words[keyed->key].text;
     view->key_length = words[keyed->key].length;
-    if (is_meta(&words[0]) && view->key_length <= FW_ITEM_KEY_MAX && is_base64(words, count)) {
+    if (is_meta(&words[0]) && view->key_length <= FW_ITEM_KEY_MAX &&
+        has_flag(words, count, "b", true)) {
         size_t length = fw_base64_decode(view->key, view->key_length, view->decoded);
         view->key = length > 0 ? view->decoded : view->key;
         view->key_length = length > 0 ? length : view->key_length;

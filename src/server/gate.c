@@ -5,9 +5,8 @@
 #include "server/state.h"
 
 /* Why nobody may give such a command now; NULL: there is no reason. */
-static const char *gate_refusal(const struct fw_server *server, enum fw_command_class class)
+static const char *gate_refusal(const struct fw_server *server, bool is_write)
 {
-    bool is_write = class == FW_COMMAND_WRITE;
     const char *refusal = fw_replication_refusal(&server->replication, is_write);
     if (refusal != NULL) {
         return refusal;
@@ -24,6 +23,7 @@ enum fw_gate fw_connection_gate(struct fw_cache_gate *gate, enum fw_command_clas
                                 const char *key, size_t length)
 {
     static const enum fw_rule_class classes[] = {[FW_COMMAND_READ] = FW_RULE_READ,
+                                                 [FW_COMMAND_READ_CHANGES] = FW_RULE_READ,
                                                  [FW_COMMAND_WRITE] = FW_RULE_WRITE,
                                                  [FW_COMMAND_ADMIN] = FW_RULE_ADMIN};
     struct fw_server_core *core = FW_CONTAINER_OF(gate, struct fw_server_core, gate);
@@ -35,9 +35,9 @@ enum fw_gate fw_connection_gate(struct fw_cache_gate *gate, enum fw_command_clas
         connection->held = verdict;
         return FW_GATE_HOLD;
     }
-    gate->refusal = gate_refusal(core->server, class);
-    return connection->is_shed || gate->refusal != NULL ||
-                   (core->doubts.is_short && class == FW_COMMAND_WRITE)
+    bool is_write = class == FW_COMMAND_WRITE || class == FW_COMMAND_READ_CHANGES;
+    gate->refusal = gate_refusal(core->server, is_write);
+    return connection->is_shed || gate->refusal != NULL || (core->doubts.is_short && is_write)
                ? FW_GATE_REFUSE
                : FW_GATE_PASS;
 }

@@ -222,6 +222,9 @@ def test_without_enough_slaves_writes_are_refused_before_they_begin(fairway):
                 assert reader.get(b"a") == b"1"
         wait_for(lambda: stats(client)["slaves"] == "1")  # A write before that would wait for those who have gone.
         assert client.ask(b"set a 0 0 1\r\n2\r\n") == refused
+        for command in (b"gat 100 a", b"mg a T100 v", b"mg new N30 v"):  # Reads that change something.
+            assert client.ask(command + b"\r\n") == refused
+        assert client.ask(b"mg a t\r\n") == b"HD t-1\r\n"
 
 
 def test_two_of_three_slaves_suffice(fairway):

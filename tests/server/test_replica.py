@@ -134,3 +134,25 @@ def test_a_master_of_the_release_before_is_followed(fairway):
             master.mark(5)
             wait_for(lambda: stats(reader)["complete"] == "yes" and reader.get(b"a") is None)
             assert stats(reader, b"")["curr_items"] == "0"
+
+
+@pytest.mark.parametrize("command", [b"gat 1 a", b"gats 1 a", b"mg a T1 v", b"mg a v R90000", b"mg new N30 v"])
+def test_reads_that_change_something_are_refused_at_a_slave(fairway, command):
+    """They would change the copy alone: what the master has would be gone after a takeover."""
+    with served(fairway) as master, master.connect() as client, following(fairway, master) as slave, slave.connect() as reader:
+        client.set(b"a", b"1")
+        settle(client, reader)
+        assert b"takes no writes" in reader.ask(command + b"\r\n")
+        assert client.ask(b"mg a t\r\n") == reader.ask(b"mg a t\r\n") == b"HD t-1\r\n"
+        assert reader.ask(b"mg new v\r\n") == b"EN\r\n"
+
+
+def test_a_binary_get_that_touches_is_refused_at_a_slave(fairway):
+    with served(fairway) as master, master.connect() as client, following(fairway, master) as slave, slave.connect() as reader:
+        client.set(b"a", b"1")
+        settle(client, reader)
+        with slave.connect() as binary:
+            binary.send(struct.pack(">BBHBBHIIQI", 0x80, 0x1d, 1, 4, 0, 0, 5, 0, 0, 1) + b"a")
+            header = binary.file.read(24)
+            assert b"takes no writes" in binary.file.read(struct.unpack(">I", header[8:12])[0])
+        assert reader.ask(b"mg a t\r\n") == b"HD t-1\r\n"
