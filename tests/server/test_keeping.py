@@ -98,7 +98,7 @@ def test_evictions_are_told_before_what_needs_their_room(fairway):
                     slave.sendall(struct.pack(">BBHBBHI4sQ", 0x81, NOOP, 0, 0, 0, 0, 0, bytes(4), 0))
                 most = max(most, len(held))
             assert evicted > 8000 and batches < evicted / 2
-            assert most < int(stats(client, b"")["curr_items"]) * 1.1
+            assert most < int(stats(client, b"")["curr_items"]) * 1.25
 
 
 def test_reads_from_a_slave_are_bounded_by_age(fairway):
