@@ -106,7 +106,7 @@ struct fw_cache {
                                   thumb;  who changes it sees to it that nobody is at it. */
     atomic_bool is_used_up;    /* The table has no numbers left: clients change nothing. Relaxed. */
     _Atomic uint32_t flush_at; /* A delayed flush_all is due then; 0: none is. */
-    /* The same at the master of this replica, by our clock; taken over by who becomes master. */
+    /* The same at the master of this replica, by our clock; a new master takes it over. */
     _Atomic uint32_t master_flush_at;
     /* What was counted when `stats reset` came: shown is what came since. Relaxed: only shown. */
     _Atomic uint64_t counted_before[FW_CACHE_COUNTERS];
