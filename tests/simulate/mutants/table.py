@@ -294,8 +294,8 @@ MUTANTS = [
     Mutant("server-input-stays-behind", CONNECTION, "server-faults",
            "a connection that moves leaves its input at the old core",
            [("    if (core->owner == connection) {\n        fw_connection_input_evict(core);\n    }\n"
-             "    connection->fd",
-             "    connection->fd")]),
+             "    if (connection->is_broken) {",
+             "    if (connection->is_broken) {")]),
     Mutant("server-slow-reader-stays-admitted", CONNECTION, "server-faults",
            "others wait for a client that does not read",
            [("        connection_withdraw(connection); /* Others", "        (void)0; /* Others")]),
