@@ -70,7 +70,7 @@ HONEST = [
     "volume-fleet",
     "volume-thousand",
 ]
-SEEDS = {"jobs-relaxed": 500, "volume-fleet": 100, "volume-thousand": 1}  # Of others 20; `make simulate` tries more.
+SEEDS = {"jobs-relaxed": 200, "volume-fleet": 50, "volume-thousand": 1}  # Of others 10; `make simulate` tries more.
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_same_seed_same_trace(simulate, name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in HONEST if name != "server"])
 def test_seeds_pass(simulate, name):
     part = int(os.environ.get("FAIRWAY_SEEDS_PART", "1"))
-    done = simulate("--scenario", name, "--seeds", str(max(SEEDS.get(name, 20) // part, 1)))
+    done = simulate("--scenario", name, "--seeds", str(max(SEEDS.get(name, 10) // part, 1)))
     assert done.returncode == 0, done.stderr
 
 
