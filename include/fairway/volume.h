@@ -108,6 +108,7 @@ struct fw_volume_format {
     uint32_t hosts_max;   /* 0: 16. */
     uint64_t ring_size;   /* Of each ring, a multiple of 4 KiB; 0: 1 MiB. */
     uint64_t log_size;    /* Likewise. */
+    uint32_t lease_ms;    /* How long a manager may be silent before another takes over; 0: 8 s. */
     bool replace;         /* Also where there is a group already. */
     bool force;           /* Also over whatever else is there, which is lost. */
 };
@@ -182,11 +183,11 @@ struct fw_volume_manager;
 
 struct fw_volume_manager_options {
     const char *path;
-    uint64_t pool_min;  /* Extents that a host always has in advance; 0: 16. */
-    uint64_t pool_max;  /* ... and at most; 0: as many as its ring can list. */
-    int64_t quiet_ns;   /* How long demand must be low before a pool shrinks; 0: 60 s. */
-    uint32_t parts_max; /* Runs in one part of a free list; 0: as many as fit. */
-    uint32_t lease_ms;  /* How long the manager may be silent before another takes over; 0: 8 s. */
+    uint64_t pool_min;    /* Extents that a host always has in advance; 0: 16. */
+    uint64_t pool_max;    /* ... and at most; 0: as many as its ring can list. */
+    int64_t quiet_ns;     /* How long demand must be low before a pool shrinks; 0: 60 s. */
+    uint32_t parts_max;   /* Runs in one part of a free list; 0: as many as fit. */
+    uint32_t lease_ms;    /* As in fw_volume_format; 0: as the group was made. */
     uint32_t low_percent; /* Warn when fewer extents than that are free; 0: 10. */
 };
 

@@ -19,6 +19,7 @@
 #include "cmd/volume.h"
 #include "io/clock.h"
 #include "io/disk.h"
+#include "volume/lease.h"
 #include "volume/lvm.h"
 #include "volume/store.h"
 
@@ -33,6 +34,11 @@ static const struct fw_option volume_options[] = {
                    .max = FW_VOLUME_HOSTS_MAX, .help = "format: how many can be connected"),
     FW_OPTION_SIZE(struct fw_cmd_volume, ring_size, .name = "ring-size", .default_text = "1m",
                    .help = "format: bytes of each host's two rings, and of the redo log"),
+    FW_OPTION_DURATION(struct fw_cmd_volume, hold_ns, .name = "hold", .default_text = "8",
+                       .min = FW_VOLUME_LEASE_HOLD_MS_MIN * (int64_t)FW_NS_PER_MS,
+                       .max = FW_VOLUME_LEASE_HOLD_MS_MAX * (int64_t)FW_NS_PER_MS,
+                       .help = "format, adopt: how long a manager's lease lasts; 3 times as long "
+                               "after a crash, another host takes over"),
     FW_OPTION_BOOL(struct fw_cmd_volume, replace, .name = "replace", .default_text = "no",
                    .help = "format: also where there is a group already"),
     FW_OPTION_BOOL(struct fw_cmd_volume, force, .name = "force", .default_text = "no",
@@ -105,6 +111,11 @@ static enum fw_cmd_status answer(const struct fw_cmd_volume *config, int rc,
 
 /* ---- what changes a group ---- */
 
+static uint32_t hold_ms(const struct fw_cmd_volume *config)
+{
+    return (uint32_t)(config->hold_ns / FW_NS_PER_MS);
+}
+
 static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
 {
     const struct fw_volume_format format = {.path = config->path,
@@ -113,6 +124,7 @@ static enum fw_cmd_status volume_format(const struct fw_cmd_volume *config)
                                             .hosts_max = (uint32_t)config->hosts,
                                             .ring_size = config->ring_size,
                                             .log_size = config->ring_size,
+                                            .lease_ms = hold_ms(config),
                                             .replace = config->replace,
                                             .force = config->force};
     struct fw_ring_reason reason;
@@ -129,7 +141,8 @@ static enum fw_cmd_status volume_adopt(const struct fw_cmd_volume *config)
                                               .backup = config->backup,
                                               .extents = config->extents,
                                               .hosts_max = (uint32_t)config->hosts,
-                                              .ring_size = config->ring_size};
+                                              .ring_size = config->ring_size,
+                                              .hold_ms = hold_ms(config)};
     struct fw_reason reason;
     int rc = fw_volume_lvm_adopt(&adopt, &reason);
     return rc == 0 ? FW_CMD_OK : failed(config, reason.text);

@@ -25,6 +25,7 @@ struct fw_cmd_volume {
     int64_t quiet_ns;
     int64_t interval_ns;
     int64_t wait_ns;
+    int64_t hold_ns;
     bool replace;
     bool force;
     bool json;

@@ -56,6 +56,7 @@ int fw_volume_format(const struct fw_volume_format *format, struct fw_ring_reaso
                                       .hosts_max = format->hosts_max,
                                       .ring_size = format->ring_size,
                                       .log_size = format->log_size,
+                                      .hold_ms = format->lease_ms,
                                       .replace = format->replace};
     struct fw_content content;
     struct fw_file_lock lock;

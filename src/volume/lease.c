@@ -102,11 +102,21 @@ static int record_write(struct fw_disk *disk, const struct fw_volume_lease_recor
     return rc;
 }
 
-int fw_volume_lease_format(struct fw_disk *disk, uint64_t host, struct fw_reason *reason)
+int fw_volume_lease_hold_check(uint32_t hold_ms, struct fw_reason *reason)
+{
+    return hold_ms >= FW_VOLUME_LEASE_HOLD_MS_MIN && hold_ms <= FW_VOLUME_LEASE_HOLD_MS_MAX
+               ? 0
+               : fw_reason_set(reason, -EINVAL, "a lease lasts from %d to %d ms",
+                               FW_VOLUME_LEASE_HOLD_MS_MIN, FW_VOLUME_LEASE_HOLD_MS_MAX);
+}
+
+int fw_volume_lease_format(struct fw_disk *disk, uint64_t host, uint32_t hold_ms,
+                           struct fw_reason *reason)
 {
     const struct fw_volume_lease_record record = {
-        .state = FW_VOLUME_LEASE_RELEASED, .host = host, .hold_ms = FW_VOLUME_LEASE_HOLD_MS};
-    return record_write(disk, &record, reason);
+        .state = FW_VOLUME_LEASE_RELEASED, .host = host, .hold_ms = hold_ms};
+    int rc = fw_volume_lease_hold_check(hold_ms, reason);
+    return rc == 0 ? record_write(disk, &record, reason) : rc;
 }
 
 /* ---- times ---- */
@@ -133,16 +143,16 @@ int fw_volume_lease_init(struct fw_volume_lease *lease, struct fw_disk *disk,
                          const struct fw_volume_lease_options *options, struct fw_reason *reason)
 {
     uint32_t hold_ms = options->hold_ms != 0 ? options->hold_ms : FW_VOLUME_LEASE_HOLD_MS;
-    *lease = (struct fw_volume_lease){.disk = disk};
-    if (hold_ms < FW_VOLUME_LEASE_HOLD_MS_MIN || hold_ms > FW_VOLUME_LEASE_HOLD_MS_MAX) {
-        return fw_reason_set(reason, -EINVAL, "a lease lasts from %d to %d ms",
-                             FW_VOLUME_LEASE_HOLD_MS_MIN, FW_VOLUME_LEASE_HOLD_MS_MAX);
+    *lease = (struct fw_volume_lease){.disk = disk, .inherits = options->hold_ms == 0};
+    int rc = fw_volume_lease_hold_check(hold_ms, reason);
+    if (rc != 0) {
+        return rc;
     }
     lease->ours.host = options->host;
     lease->ours.hold_ms = hold_ms;
     size_t length = strnlen(options->holder, FW_VOLUME_LEASE_HOLDER_MAX);
     memcpy(lease->ours.holder, options->holder, length);
-    int rc = fw_random_seed(&lease->ours.number);
+    rc = fw_random_seed(&lease->ours.number);
     return rc == 0 ? 0 : fw_reason_errno(reason, rc, "cannot draw a random number");
 }
 
@@ -220,6 +230,9 @@ static int claim(struct fw_volume_lease *lease, const struct fw_volume_lease_rec
 static int first_look(struct fw_volume_lease *lease, const struct fw_volume_lease_record *found,
                       int64_t read_ns, struct fw_reason *reason)
 {
+    if (lease->inherits) {
+        lease->ours.hold_ms = found->hold_ms;
+    }
     if (found->host == lease->ours.host && found->host != 0 && !lease->is_doubtful) {
         lease->ours.term = found->term + 1;
         return begin_to_hold(lease, read_ns, reason);

@@ -12,8 +12,8 @@
  *        ▲ └──crash, and the host's next process: at once──┐      │ raised all the time
  *        └─────────────────────────────────────────────────┘      └ overwritten: not got
  *
- * Times. `hold` is how long a right lasts, W is half as long again; the record has `hold` in it, so
- * that hosts may differ.
+ * Times. `hold` is how long a right lasts, W is half as long again. It is chosen when the group is
+ * made, and the record has it, so that hosts need not be told and may differ.
  *
  * Why there is one holder at a time.
  *   - A right is counted from the beginning of a *read* that found the holder's own record, and
@@ -85,6 +85,7 @@ struct fw_volume_lease {
     enum fw_volume_lease_phase phase;
     bool is_writing;  /* The lease itself: its writes need no right. */
     bool is_doubtful; /* A write took too long: our own record proves nothing. */
+    bool inherits;    /* `hold_ms` is that of the record that was found. */
     struct fw_volume_lease_record ours;
     struct fw_volume_lease_record seen; /* While watching. */
     int64_t since_ns;                   /* Watching: first seen. Claiming: claimed. */
@@ -96,11 +97,14 @@ struct fw_volume_lease {
 struct fw_volume_lease_options {
     uint64_t host;      /* Who we are, until the next boot. */
     const char *holder; /* For people: who holds it, and where. */
-    uint32_t hold_ms;   /* 0: FW_VOLUME_LEASE_HOLD_MS. */
+    uint32_t hold_ms;   /* 0: as the record has it. */
 };
 
+/* 0, or -EINVAL: nobody may hold a lease for so long, or so short a time. */
+FW_MUST_CHECK int fw_volume_lease_hold_check(uint32_t hold_ms, struct fw_reason *reason);
+
 /* Writes a record that this host has released, whatever was there before. */
-FW_MUST_CHECK int fw_volume_lease_format(struct fw_disk *disk, uint64_t host,
+FW_MUST_CHECK int fw_volume_lease_format(struct fw_disk *disk, uint64_t host, uint32_t hold_ms,
                                          struct fw_reason *reason);
 
 /* No I/O. -EINVAL: `hold_ms` is out of its limits. */

@@ -66,7 +66,7 @@ static int setup(void **state)
     now_ns = 1000 * (int64_t)FW_NS_PER_S;
     step_ns = 0;
     assert_int_equal(fw_disk_memory_create(&memory, &options), 0);
-    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, &told), 0);
+    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, HOLD_MS, &told), 0);
     for (int i = 0; i < HOSTS; i++) {
         lease_begin(i);
     }
@@ -235,7 +235,7 @@ static void test_claim_overwritten(void **state)
     fw_volume_lease_release(&leases[0]);
     assert_int_equal(try(1), FW_VOLUME_WAIT);
     lease_begin(0);
-    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, &told), 0);
+    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, HOLD_MS, &told), 0);
     assert_int_equal(try(0), 0); /* As if "ann" had read before "ben" wrote. */
     assert_int_equal(try(1), -EBUSY);
     assert_true(holds(0) && !holds(1));
@@ -262,6 +262,29 @@ static void test_damaged(void **state)
     assert_int_equal(leases[1].phase, FW_VOLUME_LEASE_CLAIMS);
     const struct fw_volume_lease_options wrong = {.holder = "", .hold_ms = 99};
     assert_int_equal(fw_volume_lease_init(&leases[2], &memory->disk, &wrong, &told), -EINVAL);
+}
+
+/* A group's own time goes from holder to holder; who asks for another changes it for the next. */
+static void test_inherited(void **state)
+{
+    (void)state;
+    const struct fw_volume_lease_options inherits = {.host = 2, .holder = "ben"};
+    struct fw_volume_lease_record record;
+    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, 99, &told), -EINVAL);
+    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, 600001, &told), -EINVAL);
+    assert_int_equal(fw_volume_lease_format(&memory->disk, 1, 2 * HOLD_MS, &told), 0);
+    assert_int_equal(fw_volume_lease_init(&leases[1], &memory->disk, &inherits, &told), 0);
+    assert_int_equal(try(1), FW_VOLUME_WAIT);
+    pass_ms(3 * HOLD_MS - 1);
+    assert_int_equal(try(1), FW_VOLUME_WAIT);
+    pass_ms(1);
+    assert_int_equal(try(1), 0);
+    assert_int_equal(fw_volume_lease_read(&memory->disk, &record, &told), 0);
+    assert_int_equal(record.hold_ms, 2 * HOLD_MS);
+    pass_ms(2 * HOLD_MS - 1);
+    assert_true(holds(1));
+    pass_ms(1);
+    assert_false(holds(1));
 }
 
 /* ---- disks that take long ---- */
@@ -437,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_released_while_watched, setup, teardown),
         cmocka_unit_test_setup_teardown(test_claim_overwritten, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_inherited, setup, teardown),
         cmocka_unit_test_setup_teardown(test_right_counts_from_the_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_write_that_took_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_any_order, setup, teardown),

@@ -673,6 +673,7 @@ static int adopt_locked(const struct fw_volume_lvm_adopt *adopt, struct text *te
         layout_of(&text->lvm, adopt->hosts_max, adopt->ring_size, data);
     layout.data_offset = text->lvm.first + bounds[3] * text->lvm.extent_size;
     layout.replace = true;
+    layout.hold_ms = adopt->hold_ms;
     rc = fw_file_lock_take(&lock, adopt->path, FW_VOLUME_LOCK_MANAGER, reason);
     if (rc != 0) {
         return rc;

@@ -60,6 +60,7 @@ struct fw_volume_lvm_adopt {
     uint64_t extents;   /* How many to take; 0: the largest run of free ones. */
     uint32_t hosts_max;
     uint64_t ring_size;
+    uint32_t hold_ms; /* Of the manager's lease; 0: 8 s. */
 };
 
 /* Takes free extents of the device's volume group and makes an empty group of them. Blocks. */

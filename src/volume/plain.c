@@ -605,8 +605,14 @@ int fw_volume_uuid_draw(struct fw_volume_uuid *uuid, struct fw_reason *reason)
     return 0;
 }
 
+static uint32_t hold_of(const struct fw_volume_layout *layout)
+{
+    return layout->hold_ms != 0 ? layout->hold_ms : FW_VOLUME_LEASE_HOLD_MS;
+}
+
 /* What a group has from the beginning; rings come with hosts. */
-static int parts_make(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
+static int parts_make(struct plain *plain, const struct fw_volume_layout *layout,
+                      struct fw_reason *reason)
 {
     static const enum fw_volume_part parts[] = {FW_VOLUME_PART_LOG, FW_VOLUME_PART_COMMANDS,
                                                 FW_VOLUME_PART_ANSWERS};
@@ -623,14 +629,15 @@ static int parts_make(struct plain *plain, uint64_t host_number, struct fw_reaso
         rc = plain_part(&plain->store, FW_VOLUME_PART_LEASE, 0, &part, reason);
     }
     if (rc == 0) {
-        rc = fw_volume_lease_format(part, host_number, reason);
+        rc = fw_volume_lease_format(part, layout->host_number, hold_of(layout), reason);
         fw_disk_close(part);
     }
     return rc;
 }
 
 /* The head goes last: what has none is no group. */
-static int group_write(struct plain *plain, uint64_t host_number, struct fw_reason *reason)
+static int group_write(struct plain *plain, const struct fw_volume_layout *layout,
+                       struct fw_reason *reason)
 {
     struct fw_volume_metadata metadata;
     uint8_t *block = fw_disk_buffer(BLOCK);
@@ -647,7 +654,7 @@ static int group_write(struct plain *plain, uint64_t host_number, struct fw_reas
         rc = plain_save(&plain->store, &metadata, reason);
     }
     if (rc == 0) {
-        rc = parts_make(plain, host_number, reason);
+        rc = parts_make(plain, layout, reason);
     }
     head_write(plain, block);
     if (rc == 0) {
@@ -673,9 +680,12 @@ int fw_volume_plain_format(struct fw_disk *disk, const struct fw_volume_layout *
                                    rc == 0 ? "" : ", damaged: ", rc == 0 ? "" : why.text)
                    : fw_reason_set(reason, rc, "%s", why.text);
     }
-    rc = layout_fit(&plain, layout, reason);
+    rc = fw_volume_lease_hold_check(hold_of(layout), reason);
+    if (rc == 0) {
+        rc = layout_fit(&plain, layout, reason);
+    }
     if (rc == 0) {
         rc = fw_volume_uuid_draw(&plain.store.geometry.uuid, reason);
     }
-    return rc == 0 ? group_write(&plain, layout->host_number, reason) : rc;
+    return rc == 0 ? group_write(&plain, layout, reason) : rc;
 }

@@ -61,6 +61,7 @@ struct fw_volume_layout {
     uint64_t ring_size;
     uint64_t log_size;
     uint64_t host_number; /* Who made it, and may manage it at once. */
+    uint32_t hold_ms;     /* Of the manager's lease; 0: FW_VOLUME_LEASE_HOLD_MS. */
     bool replace;
     /* If not 0, these many extents are there on the disk, and this is a part of it without them. */
     uint64_t data_offset;

@@ -54,9 +54,9 @@ class Group:
         assert done.returncode == OK, done.stderr
         return done.stdout
 
-    def make(self):
+    def make(self, *options):
         self.do("format", "--size", "4m", "--extent-size", "16k", "--ring-size", "64k",
-                "--hosts", "4", self.path)
+                "--hosts", "4", *options, self.path)
 
     def dump(self):
         return json.loads(self.do("dump", self.path))
