@@ -27,8 +27,9 @@ compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb 
 # Those of them in which one thread at a time has something to do, or that only compare bytes.
 sequential = --no-suite bench --no-suite cmd --no-suite conform --no-suite fixtures --no-suite fuzz --no-suite replay
 
-# What one clone has compiled, another takes from ccache, although its debug information names the first.
+# What one clone has compiled, another takes from ccache, in any language, although its debug information names the first.
 export CCACHE_NOHASHDIR := 1
+export CCACHE_SLOPPINESS := locale
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:

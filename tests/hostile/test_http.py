@@ -14,11 +14,12 @@ BEGIN = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: "
 
 
 class Drip:
-    """Connections that never get to the end of their requests; who is shut out comes again."""
+    """Connections that never get to the end of their requests; some of those that are shut out come again."""
 
     def __init__(self, address):
         self.address, self.is_over, self.shut = address, threading.Event(), 0
         self.thread = threading.Thread(target=self.run)
+        self.clients = []
 
     def connect(self):
         made = socket.create_connection(self.address)
@@ -26,19 +27,27 @@ class Drip:
         return made
 
     def run(self):
-        clients = [self.connect() for _ in range(SLOW)]
         while not self.is_over.wait(0.2):
-            for i, client in enumerate(clients):
-                try:
-                    client.sendall(b"x")
-                except OSError:
-                    self.shut += 1
-                    client.close()
-                    clients[i] = self.connect()
-        for client in clients:
+            shut = [client for client in self.clients if not self.is_served(client)]
+            self.shut += len(shut)
+            for client in shut:
+                client.close()
+                self.clients.remove(client)
+            if shut:
+                self.clients.append(self.connect())
+        for client in self.clients:
             client.close()
 
+    @staticmethod
+    def is_served(client):
+        try:
+            client.sendall(b"x")
+            return True
+        except OSError:
+            return False
+
     def __enter__(self):
+        self.clients = [self.connect() for _ in range(SLOW)]
         self.thread.start()
         return self
 
