@@ -51,7 +51,18 @@ static int temporary_begin(struct fw_large_files *files, uint64_t *size)
     return rc;
 }
 
-static int volume_begin(struct fw_large_files *files, uint64_t *size)
+static int thin_begin(struct fw_large_files *files, uint64_t *size)
+{
+    files->path = files->config->volume;
+    int rc = fw_large_volume_open(&files->volume, files->path, *size, &files->reason);
+    if (rc == 0) {
+        uint64_t there = fw_volume_thin_size(files->volume.thin);
+        *size = there < *size ? there : *size;
+    }
+    return rc;
+}
+
+static int device_begin(struct fw_large_files *files, uint64_t *size)
 {
     struct fw_disk *disk;
     files->path = files->config->volume;
@@ -149,7 +160,9 @@ int fw_large_files_begin(struct fw_large_files *files, const struct fw_server_la
         return 0;
     }
     uint64_t size = config->limit;
-    int rc = config->volume != NULL ? volume_begin(files, &size) : temporary_begin(files, &size);
+    int rc = config->volume == NULL                     ? temporary_begin(files, &size)
+             : fw_large_volume_is_named(config->volume) ? thin_begin(files, &size)
+                                                        : device_begin(files, &size);
     if (rc != 0) {
         files->path = NULL;
         size = config->limit; /* For the bookkeeping of what will be refused. */
@@ -168,6 +181,11 @@ int fw_large_files_begin(struct fw_large_files *files, const struct fw_server_la
     return 0;
 }
 
+void fw_large_files_stop(struct fw_large_files *files)
+{
+    fw_large_volume_stop(&files->volume);
+}
+
 void fw_large_files_end(struct fw_large_files *files)
 {
     for (size_t i = 0; i < FW_ARRAY_LENGTH(files->disks); i++) {
@@ -180,6 +198,7 @@ void fw_large_files_end(struct fw_large_files *files)
         fw_large_fini(&files->space);
         files->is_made = false;
     }
+    fw_large_volume_close(&files->volume);
     if (files->has_lock) {
         fw_file_lock_release(&files->lock);
     }
@@ -190,13 +209,12 @@ void fw_large_files_end(struct fw_large_files *files)
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
-/* This worker's opening of the file. From then on it goes behind the threads that serve. */
+/* This worker's opening of the file. */
 static int worker_disk(struct fw_large_files *files, struct fw_disk **disk,
                        struct fw_reason *reason)
 {
     int id = fw_jobs_thread_id(files->jobs);
     FW_ASSERT(id > 0 && id <= FW_JOBS_WORKERS_MAX);
-    fw_thread_give_way();
     int rc = files->disks[id] == NULL ? disk_open(files, &files->disks[id], reason) : 0;
     *disk = files->disks[id];
     return rc;
@@ -211,15 +229,18 @@ static void failure_tell(struct fw_large_files *files, bool is_write, const stru
     }
 }
 
-/* One piece, or less. Blocks. */
+/* One piece, or less. Blocks. From then on the worker goes behind the threads that serve. */
 static int piece_move(struct fw_large_files *files, struct fw_disk_op *op)
 {
     struct fw_reason reason;
-    struct fw_disk *disk;
-    int rc = worker_disk(files, &disk, &reason);
+    struct fw_disk *disk = NULL;
+    bool is_thin = files->volume.thin != NULL;
+    fw_thread_give_way();
+    int rc = is_thin ? 0 : worker_disk(files, &disk, &reason);
     if (rc == 0) {
         fw_jobs_block_enter(files->jobs);
-        rc = fw_disk_run(disk, op, &reason);
+        rc = is_thin ? fw_large_volume_move(&files->volume, op, &reason)
+                     : fw_disk_run(disk, op, &reason);
         fw_jobs_block_leave(files->jobs);
     }
     if (rc != 0) {

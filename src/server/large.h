@@ -4,9 +4,10 @@
  * by cache/large.h.
  *
  * The file has no name: it is made in a folder for temporary files and is gone with the process,
- * however that ends. Or it is a block device or a file that the administrator names, such as an
- * attached volume, whose contents then belong to the server. Nothing in it outlives the server:
- * after a restart it is empty (items over a restart are kept by server/image.h, values and all).
+ * however that ends. Or it is a block device or a file that the administrator names, or a volume of
+ * a group (large_volume.h), whose contents then belong to the server. Nothing in it outlives the
+ * server: after a restart it is empty (items over a restart are kept by server/image.h, values and
+ * all).
  *
  * Transfers. A locality never reads or writes the file. A connection whose window of a value is
  * full, or empty, hands a *transfer* to the job kernel and waits, and the others are served:
@@ -52,6 +53,7 @@
 #include "io/disk.h"
 #include "io/file.h"
 #include "io/file_stream.h"
+#include "server/large_volume.h"
 
 struct fw_cache_local;
 
@@ -61,7 +63,7 @@ struct fw_server_large_config {
     uint64_t value_min; /* Longer values go to the file; 0: none does. */
     uint64_t limit;     /* Bytes of it. */
     const char *folder; /* Of the temporary file; NULL: as the environment says. */
-    const char *volume; /* A device or file instead; NULL: none. */
+    const char *volume; /* A device, a file or NAME@GROUP instead; NULL: none. */
 };
 
 struct fw_large_files {
@@ -75,7 +77,8 @@ struct fw_large_files {
     bool is_made;            /* Else all values are in memory. */
     bool has_temporary;
     bool has_lock;
-    struct fw_file_lock lock;                       /* Of a volume. */
+    struct fw_file_lock lock;                       /* Of a device. */
+    struct fw_large_volume volume;                  /* Of a group. */
     struct fw_disk *disks[FW_JOBS_WORKERS_MAX + 1]; /* By number of worker, and only its. */
     atomic_bool is_read_told, is_write_told;        /* The log knows that it fails. */
 
@@ -93,6 +96,9 @@ FW_MUST_CHECK int fw_large_files_begin(struct fw_large_files *files,
                                        const struct fw_server_large_config *config,
                                        uint64_t item_size_max, struct fw_metrics *metrics,
                                        struct fw_reason *reason);
+/* Transfers that wait for space on a volume fail, now and later: for a server that is to end. */
+void fw_large_files_stop(struct fw_large_files *files);
+
 /* No transfer is under way, no value left, the workers are gone. */
 void fw_large_files_end(struct fw_large_files *files);
 

@@ -119,7 +119,9 @@ const struct fw_option fw_server_large_options[] = {
           .help = "where to make the file, which has no name there; the environment's TMPDIR, or "
                   "/var/tmp, if not given"),
     LARGE(STRING, volume, "volume", .value_name = "PATH",
-          .help = "block device or file to use instead; what is on it is lost"),
+          .help =
+              "block device, file, or volume of a group (NAME@GROUP) to use instead; what is on "
+              "it is lost"),
 };
 const size_t fw_server_large_options_count = FW_ARRAY_LENGTH(fw_server_large_options);
 

@@ -612,6 +612,7 @@ static void server_end(struct fw_server *server)
         server_drain(server);
     }
     fw_server_cluster_close(server);
+    fw_large_files_stop(&server->large);
     (void)fw_domain_stop(server->domain, 0);
     FW_ASSERT(atomic_load(&server->connection_count) == 0);
     if (server->has_signals) {

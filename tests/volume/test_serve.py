@@ -5,6 +5,7 @@ Method: servers with a group in a file, `fairway volume` beside them, SIGKILL, a
 
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -96,3 +97,102 @@ def test_a_server_that_is_the_agent(group, tmp_path):
 def test_options_that_make_no_sense(fairway, options):
     done = subprocess.run([fairway, "serve", "-p", "0", *options], capture_output=True, timeout=120, check=False)
     assert done.returncode not in (OK, None) and b"need --volume-group" in done.stderr
+
+
+# ---- a volume for large values ----
+
+
+MIB = 1 << 20
+
+
+def value(name, size):
+    return random.Random(name).randbytes(size)
+
+
+def store(client, key, data):
+    return client.ask(b"set %s 0 0 %d\r\n" % (key, len(data)) + data + b"\r\n")
+
+
+def fetch(client, key):
+    client.send(b"get %s\r\n" % key)
+    head = client.line()
+    if head == b"END\r\n":
+        return None
+    data = client.file.read(int(head.split()[3]))
+    assert client.line() + client.line() == b"\r\nEND\r\n"
+    return data
+
+
+def serve_values(group, *options):
+    return Served(group.fairway, "-I", "16m", "-m", "64", "--large-limit", "32m", "--large-volume",
+                  f"values@{group.path}", *options)
+
+
+@pytest.fixture
+def large(fairway, tmp_path):
+    group = Group(fairway, tmp_path / "large")
+    group.do("format", "--size", "64m", "--extent-size", "256k", "--ring-size", "64k", "--hosts", "4", group.path)
+    return group
+
+
+def values_of(group):
+    return next(volume for volume in group.dump()["volumes"] if volume["name"] == "values")
+
+
+def test_one_option_from_attach_to_detach(large):
+    """The server connects its host, makes the volume, attaches and detaches it; the manager may be in it."""
+    with serve_values(large, "--volume-group", str(large.path), "--volume-manager") as server:
+        with server.connect() as client:
+            for number in range(4):
+                assert store(client, b"k%d" % number, value(number, 3 * MIB)) == b"STORED\r\n"
+            for number in range(4):
+                assert fetch(client, b"k%d" % number) == value(number, 3 * MIB)
+        volume = values_of(large)
+        assert volume["open_on"] == [socket.gethostname()] and volume["size"] == 128
+        assert volume["placed"] >= 48  # They are there, and not in memory or in another file.
+        data = large.path.read_bytes()
+        assert value(2, 3 * MIB)[:4096] in data
+        done = large.run("remove", large.path, "values")
+        assert done.returncode == FAILED and b"has 'values' open" in done.stderr
+    volume = values_of(large)
+    assert volume["open_on"] == [] and volume["placed"] == 0
+    dump = large.dump()
+    assert dump["free"] == dump["extents"]
+    large.do("remove", large.path, "values")
+
+
+def test_large_values_after_a_kill(large):
+    manager = large.manager()
+    with serve_values(large) as server, server.connect() as client:
+        assert store(client, b"k", value("a", 3 * MIB)) == b"STORED\r\n"
+        with serve_values(large) as second, second.connect() as other:  # A host has one agent.
+            assert store(other, b"k", value("b", 3 * MIB)).startswith(b"SERVER_ERROR")
+            assert store(other, b"small", b"x") == b"STORED\r\n"
+        assert "runs on this host already" in second.read_log_at_end
+        assert fetch(client, b"k") == value("a", 3 * MIB)
+        server.process.kill()
+        server.process.wait()
+        server.process.returncode = 0  # Which is what we wanted.
+    with serve_values(large) as server, server.connect() as client:
+        assert fetch(client, b"k") is None
+        assert store(client, b"k", value("c", 3 * MIB)) == b"STORED\r\n"
+        assert fetch(client, b"k") == value("c", 3 * MIB)
+    assert values_of(large)["placed"] == 0 and b"sound" in large.do("check", large.path)
+    assert manager.end() == OK
+
+
+def test_no_manager_keeps_no_server_from_ending(large):
+    """A write waits for extents that nobody gives, and the server ends all the same."""
+    with serve_values(large) as server, server.connect() as client, server.connect() as other:
+        data = value("a", 3 * MIB)
+        client.send(b"set k 0 0 %d\r\n" % len(data) + data + b"\r\n")
+        wait_for(lambda: stat(server, b"large_values") == 1)
+        assert store(other, b"small", b"x") == b"STORED\r\n"
+
+
+def test_values_of_no_group(large, tmp_path):
+    large.path = tmp_path / "nothing"
+    with serve_values(large) as server, server.connect() as client:
+        assert store(client, b"k", value("a", 3 * MIB)).startswith(b"SERVER_ERROR")
+        assert store(client, b"small", b"x") == b"STORED\r\n"
+    assert "nothing" in server.read_log_at_end
