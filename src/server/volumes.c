@@ -50,6 +50,16 @@ static bool service_is_over(struct fw_volumes_service *service, const char *what
     return rc == -ESHUTDOWN;
 }
 
+/* If both are to end: until the other service has come so far that its figure is 0. */
+static void other_wait(struct fw_volumes_service *service, const _Atomic uint64_t *figure)
+{
+    struct fw_volumes *volumes = service->volumes;
+    /* Relaxed: what the two have in common is on the disk. */
+    while (must_end(volumes) && atomic_load_explicit(figure, memory_order_relaxed) != 0) {
+        (void)fw_park_for(&service->parker, volumes->config->interval_ns);
+    }
+}
+
 /* ---- the manager ---- */
 
 /* The host of this server's own agent needs no operator to be connected. */
@@ -102,6 +112,7 @@ static void manager_run(struct fw_job_runnable *runnable, struct fw_job *job)
         }
         figure_set(&volumes->managers, 0);
         figures_set(volumes, NULL);
+        other_wait(service, &volumes->agents); /* It gives its pool back, which close() takes in. */
         int closed = fw_volume_manager_close(manager, &close_why);
         is_over = service_is_over(service, "manager", rc, &why);
         if (closed != 0 && (rc == 0 || is_over)) {
@@ -136,9 +147,11 @@ static void agent_run(struct fw_job_runnable *runnable, struct fw_job *job)
             figure_set(&volumes->pool, fw_volume_agent_pool(agent));
             (void)fw_park_for(&service->parker, config->interval_ns);
         }
-        figure_set(&volumes->agents, 0);
+        /* A manager that still steps would fill the pool again that is given back here. */
+        other_wait(service, &volumes->managers);
         figure_set(&volumes->pool, 0);
         fw_volume_agent_close(agent, rc == 0);
+        figure_set(&volumes->agents, 0);
         is_over = service_is_over(service, "agent", rc, &why);
     }
 }
