@@ -425,19 +425,21 @@ uint64_t fw_ring_host_number(const struct fw_file_lock *lock)
     return number;
 }
 
-/* Whether another host's owner of this side is gone. */
-static int owner_watch(struct fw_ring *ring, enum fw_ring_side side, struct fw_reason *reason)
+int fw_ring_owner_watch(struct fw_disk *disk, const struct fw_ring_geometry *geometry,
+                        enum fw_ring_side side, const struct fw_ring_watch *watch,
+                        struct fw_ring_pointer *pointer, struct fw_reason *reason)
 {
-    struct fw_ring_pointer *pointer = &ring->sides[side];
     const struct fw_ring_pointer first = *pointer;
     struct fw_parker parker;
     fw_parker_init(&parker);
-    bool is_silent = first.owner == 0 || (first.host == ring->host && ring->host != 0) ||
-                     (ring->flags & FW_RING_ALONE) != 0;
+    bool is_silent = first.owner == 0 || (first.host == watch->host && watch->host != 0);
     for (int64_t waited_ms = 0; !is_silent && waited_ms < FW_RING_SILENCE_MS;
          waited_ms += WATCH_MS) {
         (void)fw_park_for(&parker, (int64_t)WATCH_MS * FW_NS_PER_MS);
-        int rc = fw_ring_read_side(ring->disk, &ring->geometry, side, pointer, reason);
+        int rc = watch->meanwhile != NULL ? watch->meanwhile(watch->context, reason) : 0;
+        if (rc == 0) {
+            rc = fw_ring_read_side(disk, geometry, side, pointer, reason);
+        }
         if (rc != 0) {
             return rc;
         }
@@ -449,6 +451,15 @@ static int owner_watch(struct fw_ring *ring, enum fw_ring_side side, struct fw_r
         }
     }
     return 0;
+}
+
+static int owner_watch(struct fw_ring *ring, enum fw_ring_side side, struct fw_reason *reason)
+{
+    const struct fw_ring_watch watch = {.host = ring->host};
+    return (ring->flags & FW_RING_ALONE) != 0
+               ? 0
+               : fw_ring_owner_watch(ring->disk, &ring->geometry, side, &watch, &ring->sides[side],
+                                     reason);
 }
 
 /* Reads all there is to know and makes sure that it stays. */

@@ -144,6 +144,21 @@ FW_MUST_CHECK int fw_ring_read_side(struct fw_disk *disk, const struct fw_ring_g
                                     enum fw_ring_side side, struct fw_ring_pointer *pointer,
                                     struct fw_reason *reason);
 
+struct fw_ring_watch {
+    uint64_t host; /* Ours: an owner of it is known to be gone, by a lock. */
+    /* Called at each look, by who has to keep something alive. Not 0: ends the watch. */
+    int (*meanwhile)(void *context, struct fw_reason *reason);
+    void *context;
+};
+
+/*
+ * Whether the owner of a side of format 2 is gone: 0, or -EBUSY: it lives. `pointer` is what was
+ * read just before, and what was read last. Blocks for up to FW_RING_SILENCE_MS.
+ */
+FW_MUST_CHECK int fw_ring_owner_watch(struct fw_disk *disk, const struct fw_ring_geometry *geometry,
+                                      enum fw_ring_side side, const struct fw_ring_watch *watch,
+                                      struct fw_ring_pointer *pointer, struct fw_reason *reason);
+
 /* ---- journal.c ---- */
 
 /* How long to wait after that attempt, the first being 1. */

@@ -293,21 +293,46 @@ int fw_volume_manager_disconnect(struct fw_volume_manager *manager, const char *
     return change_commit(manager, &change, reason);
 }
 
+static int lease_keep(void *context, struct fw_reason *reason)
+{
+    struct fw_volume_manager *manager = context;
+    return fw_volume_lease_renew(&manager->lease, reason);
+}
+
+/* The agent is watched for longer than a lease may last, which is renewed meanwhile. */
+static int producer_attach(struct fw_volume_manager *manager, uint32_t host, struct fw_ring **ring,
+                           struct fw_reason *reason)
+{
+    const struct fw_ring_options options = {.role = FW_RING_PRODUCER,
+                                            .flags = FW_RING_ALONE, /* It has been watched. */
+                                            .queue = "up",
+                                            .client = "reclaimed by the manager"};
+    const struct fw_ring_watch watch = {
+        .host = manager->host_number, .meanwhile = lease_keep, .context = manager};
+    struct fw_disk *part = manager->peers[host].up_part;
+    struct fw_ring_geometry geometry = {.format = 0};
+    struct fw_ring_pointer pointer = {.position = 0};
+    int rc = fw_ring_read_head(part, fw_ring_sector_size(part), &geometry, reason);
+    if (rc == 0) {
+        rc = fw_ring_read_side(part, &geometry, FW_RING_SIDE_PRODUCER, &pointer, reason);
+    }
+    if (rc == 0) {
+        rc = fw_ring_owner_watch(part, &geometry, FW_RING_SIDE_PRODUCER, &watch, &pointer, reason);
+    }
+    return rc == 0 ? fw_ring_attach_on(ring, part, manager->host_number, &options, reason) : rc;
+}
+
 /* Makes sure that the host's agent can push no more. */
 static int producer_take(struct fw_volume_manager *manager, uint32_t host, struct fw_ring **ring,
                          struct fw_reason *reason)
 {
-    const struct fw_ring_options options = {
-        .role = FW_RING_PRODUCER, .queue = "up", .client = "reclaimed by the manager"};
     struct fw_file_lock lock;
     if (manager->path == NULL) {
-        return fw_ring_attach_on(ring, manager->peers[host].up_part, manager->host_number, &options,
-                                 reason);
+        return producer_attach(manager, host, ring, reason);
     }
     int rc = fw_file_lock_take(&lock, manager->path, FW_VOLUME_LOCK_HOSTS + host, reason);
     if (rc == 0) {
-        rc = fw_ring_attach_on(ring, manager->peers[host].up_part, manager->host_number, &options,
-                               reason);
+        rc = producer_attach(manager, host, ring, reason);
         fw_file_lock_release(&lock);
     }
     return rc;

@@ -13,11 +13,15 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
 from client import TRIM, WRITE, Client
 from group import FAILED, Group, owners, placed
+from lvm import loop_device
+from support.patience import PATIENCE_S
+from support.stopped import stop
 
 EXTENT = 64 << 10
 EXTENTS = 40
@@ -39,7 +43,8 @@ class Attached(Group):
     def make(self, hosts=2):
         # What nobody wrote must not be what was there before.
         self.path.write_bytes(b"\xa5" * (16 << 20))
-        self.do("format", "--force", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", hosts, self.path)
+        self.do("format", "--force", "--hold", "1s", "--extent-size", EXTENT, "--ring-size", "64k", "--hosts", hosts,
+                self.path)
         self.do("create", "--extents", EXTENTS, self.path, "web")
         self.do("connect", self.path, "one")
 
@@ -245,6 +250,38 @@ def test_not_disconnected_under_a_client(group, manager, tmp_path):
     done = group.run(*group.attach_command())  # It is in other hands only while a client is connected.
     assert done.returncode == 0, done
     other.detach()
+
+
+@pytest.mark.needs("root", "loop-devices")
+def test_disconnected_host_cannot_write(group, tmp_path):
+    """V11: a host stands still until an operator says that it is off, and another has its volume. When it goes on it
+    finds that out, and from then on every write of its client fails. Each of them has the disk by a device of its
+    own, as hosts have: by one and the same, the operator would be told that the agent lives."""
+    with loop_device(group.path) as one, loop_device(group.path) as two:
+        frozen, other = (Attached(group.fairway, tmp_path, host) for host in ("one", "two"))
+        frozen.path, other.path = one, two
+        manager = other.manager()
+        other.do("connect", two, "two")
+        frozen.attach()
+        client = Client(frozen.socket, "web")
+        assert client.write(0, b"x" * 512) == 0
+        process = frozen.pid()
+        stop(process)
+        other.do("disconnect", "--fenced", two, "one")
+        other.attach()
+        other.qemu(f"write -P 121 0 {EXTENT}", "flush")
+        os.kill(process, signal.SIGCONT)
+        deadline = time.monotonic() + PATIENCE_S
+        while (answer := client.write(EXTENT, b"z" * 512)) == 0:  # Until its next look at the disk.
+            assert time.monotonic() < deadline, "it is never told"
+        assert answer == errno.EIO
+        assert client.write(0, b"z" * 512) == errno.EIO
+        client.close()
+        other.qemu(f"read -P 121 0 {EXTENT}")
+        other.detach()
+        frozen.detach()
+        assert manager.end() == 0
+        assert b"sound" in other.do("check", two)
 
 
 def test_disconnected_while_clients_come_and_go(group, manager):
