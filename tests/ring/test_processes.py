@@ -2,7 +2,7 @@
 """Goal: two processes on one disk lose, double and reorder nothing, however often either is killed and
 however often the ring is suspended.
 Method: ring_worker as producer and as consumer, each of which checks every message; on a loop device
-with direct I/O where the machine has one, and in a file. `kill -9` at random moments, and another
+with direct I/O where the machine has one, by two of them with a page cache each, and in a file. `kill -9` at random moments, and another
 worker in place of the killed. FAIRWAY_RING_MESSAGES and FAIRWAY_RING_KILLS make it longer:
 
     FAIRWAY_RING_MESSAGES=1000000 FAIRWAY_RING_KILLS=500 pytest-3 tests/ring/test_processes.py
@@ -16,6 +16,8 @@ import threading
 import time
 
 import pytest
+
+from support.patience import PATIENCE_S
 
 MESSAGES = int(os.environ.get("FAIRWAY_RING_MESSAGES", "2000"))
 KILLS = int(os.environ.get("FAIRWAY_RING_KILLS", "20"))
@@ -100,6 +102,26 @@ def test_two_processes(fairway, build, tmp_path, kind, format_):
         consumer = Worker(program, "consume", path, MESSAGES, 2)
         consumer.wait()
         producer.wait()
+    assert consumer.is_over and producer.is_over
+    assert consumer.promised == producer.promised == MESSAGES
+
+
+@pytest.mark.needs("root", "loop-devices")
+@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("sector_size", [512, 4096])
+def test_two_caches(fairway, build, tmp_path, sector_size, format_):
+    """Two loop devices of one file have a page cache each, as two hosts have: only what goes around both is seen by
+    the other side. By way of the caches neither worker would see that the other has done anything."""
+    program = build / "tests" / "ring_worker"
+    with disk(sector_size, tmp_path) as one, loop_device(tmp_path / "disk", sector_size) as other:
+        assert one != other
+        create(fairway, one, format_)
+        workers = [Worker(program, "produce", one, MESSAGES, 1), Worker(program, "consume", other, MESSAGES, 2)]
+        for worker in workers:
+            worker.reader.join(timeout=PATIENCE_S)
+        for worker in workers:
+            worker.kill()  # One that has not ended waits for what it cannot see.
+    producer, consumer = workers
     assert consumer.is_over and producer.is_over
     assert consumer.promised == producer.promised == MESSAGES
 
