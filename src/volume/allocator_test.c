@@ -365,7 +365,9 @@ static void test_group_full(void **state)
     assert_true(manager->is_low);
     assert_true(agents[0]->is_full && agents[0]->dry_ns != 0);
     agents[0]->full_wait_ns = 0; /* Time is up. */
-    assert_int_equal(fw_volume_allocate(volumes[0], placed, 1, NULL), -ENOSPC);
+    struct fw_ring_reason full = {.text = ""};
+    assert_int_equal(fw_volume_allocate(volumes[0], placed, 1, &full), -ENOSPC);
+    assert_non_null(strstr(full.text, "the group is full; discard data or remove volumes"));
     check();
     VOLUME_OK(fw_volume_discard(volumes[0], 0, 1, why));
     steps(3);
