@@ -3,8 +3,10 @@
 lost, and nothing of one volume appears in another.
 Method: three hosts, a few volumes and a manager; random commands of docs/volume.md beside SIGKILL and SIGSTOP, by a
 seed. A model has what each extent of each volume must hold; a write that was not answered may be there or not. `check`
-must call the group sound after each round. FAIRWAY_TORTURE is how many rounds to play, and FAIRWAY_SEED which."""
+must call the group sound after each round. The group is in a file, on a loop device, and in a volume group of LVM.
+FAIRWAY_TORTURE is how many rounds to play on each, and FAIRWAY_SEED which."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -16,25 +18,59 @@ import pytest
 
 from client import READ, Client
 from group import OK
+from lvm import VolumeGroup, loop_device
 from test_nbd import EXTENT, Attached, has_ended
 
 pytestmark = pytest.mark.needs("nbdkit")
 
-ROUNDS = int(os.environ.get("FAIRWAY_TORTURE", "40"))
+ROUNDS = int(os.environ.get("FAIRWAY_TORTURE", "20"))
 SEED = int(os.environ.get("FAIRWAY_SEED", "0"))
 HOSTS = ("one", "two", "three")
 BLOCK = 512
+SIZE = 24 << 20
+
+
+@contextlib.contextmanager
+def in_a_file(_, host):
+    host.make(hosts=3)
+    yield host.path
+
+
+@contextlib.contextmanager
+def on_a_device(_, host):
+    host.make(hosts=3)
+    with loop_device(host.path) as device:
+        yield device
+
+
+@contextlib.contextmanager
+def in_lvm(fairway, host):
+    with open(host.path, "wb") as file:
+        file.truncate(SIZE)
+    with loop_device(host.path) as device:
+        group = VolumeGroup(fairway, device)
+        group.make()
+        group.do("adopt", "--hosts", "3", "--ring-size", "64k", "--backup", host.path.with_name("before"), device)
+        group.do("create", "--extents", "40", device, "web")
+        group.do("connect", device, "one")
+        yield device
+
+
+device_needs = pytest.mark.needs("root", "loop-devices")
+STORES = [in_a_file, pytest.param(on_a_device, marks=device_needs),
+          pytest.param(in_lvm, marks=[device_needs, pytest.mark.needs("lvm")])]
 
 
 class Torture:  # pylint: disable=too-many-instance-attributes
-    def __init__(self, fairway, folder, seed):
+    def __init__(self, fairway, folder, path, seed):
         self.chance = random.Random(seed)
         self.hosts = {name: Attached(fairway, folder, name) for name in HOSTS}
+        for host in self.hosts.values():
+            host.path = path
         self.group = self.hosts["one"]
         self.model, self.told = {"web": {}}, []
         self.clients = {}  # Those that stay connected, by host and volume.
         self.count = {}  # What happened, so that a silent test is noticed.
-        self.group.make(hosts=3)
         self.manager = self.group.manager()
         for name in HOSTS[1:]:
             self.group.do("connect", self.group.path, name)
@@ -80,10 +116,11 @@ class Torture:  # pylint: disable=too-many-instance-attributes
             client.close()
 
     def write(self):
+        """Several, to any extents of one volume."""
         volume, name = self.any_volume(), self.any_host()
-        extent, value = self.chance.randrange(8), bytes([self.chance.randrange(1, 256)]) * BLOCK
         client = self.client(name, volume)
-        if client is not None:
+        for _ in range(self.chance.randrange(1, 9) if client is not None else 0):
+            extent, value = self.chance.randrange(8), bytes([self.chance.randrange(1, 256)]) * BLOCK
             before = self.model[volume].get(extent, {bytes(BLOCK)})
             answer = client.write(extent * EXTENT, value)
             self.told.append(("write", name, volume, extent, value[:1], answer))
@@ -91,8 +128,9 @@ class Torture:  # pylint: disable=too-many-instance-attributes
             self.count[answer] = self.count.get(answer, 0) + 1
             if answer is None:
                 client.close()
-            else:
-                self.let_go(client, name, volume)
+                return
+        if client is not None:
+            self.let_go(client, name, volume)
 
     def compare(self, name, volume):
         client = self.client(name, volume)
@@ -213,12 +251,15 @@ class Torture:  # pylint: disable=too-many-instance-attributes
         self.manager.kill()
 
 
-def test_torture(fairway, tmp_path):
-    torture = Torture(fairway, pathlib.Path(tmp_path), SEED)
-    try:
-        torture.play(ROUNDS)
-        torture.end()
-        assert torture.count.get(0, 0) > 0, torture.count
-        print(torture.count)
-    finally:
-        torture.clean()
+@pytest.mark.parametrize("store", STORES, ids=lambda store: store.__name__)
+def test_torture(fairway, tmp_path, store):
+    folder = pathlib.Path(tmp_path)
+    with store(fairway, Attached(fairway, folder)) as path:
+        torture = Torture(fairway, folder, path, SEED)
+        try:
+            torture.play(ROUNDS)
+            torture.end()
+            assert torture.count.get(0, 0) > 0, torture.count
+            print(torture.count)
+        finally:
+            torture.clean()
