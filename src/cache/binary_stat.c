@@ -27,14 +27,20 @@ static void row_emit(void *context, const char *name, const char *value)
     row_add(context, name, value, strlen(value));
 }
 
-static enum fw_parsed stat_send(struct stat *stat)
+static enum fw_parsed stat_send_with(struct stat *stat, fw_rows_make *make, const void *state,
+                                     size_t state_size)
 {
-    row_add(stat, "", "", 0);
-    if (!fw_rows_send(&stat->rows, stat->request->session)) {
+    if (!fw_rows_send(&stat->rows, stat->request->session, make, state, state_size)) {
         return fw_binary_answer_text(stat->request, FW_BINARY_NO_MEMORY,
                                      "Out of memory generating stats");
     }
     return FW_PARSED;
+}
+
+static enum fw_parsed stat_send(struct stat *stat)
+{
+    row_add(stat, "", "", 0);
+    return stat_send_with(stat, NULL, NULL, 0);
 }
 
 static bool key_begins(const struct fw_binary *request, const char *word)
@@ -49,26 +55,45 @@ static void line_add(void *context, const char *line, size_t length)
     fw_rows_add(context, "\r\n", 2);
 }
 
-/* All prefixes in one row, as the text that the text protocol sends. */
-static enum fw_parsed detail_dump(struct stat *stat)
+/* The answer to a dump of prefixes, between two steps. */
+struct prefixes {
+    struct fw_binary request;
+    uint64_t next;
+};
+
+static const char prefixes_name[] = "detailed";
+
+/* All prefixes are one row, with the text that the text protocol sends: its length comes last. */
+static bool prefixes_make(struct fw_rows *rows, struct fw_cache_local *local, void *state)
 {
-    struct fw_rows lines = {0};
-    fw_detail_visit(stat->request->local->cache->detail, line_add, &lines);
-    fw_rows_add(&lines, "END\r\n", 5);
-    if (lines.is_lost) {
-        stat->rows.is_lost = true;
-    } else {
-        row_add(stat, "detailed", lines.text, lines.length);
+    struct prefixes *prefixes = state;
+    struct stat stat = {.request = &prefixes->request, .rows = *rows};
+    const size_t begin = FW_BINARY_HEADER + sizeof prefixes_name - 1;
+    if (prefixes->next == 0) {
+        row_add(&stat, prefixes_name, "", 0);
     }
-    fw_rows_fini(&lines);
-    return stat_send(stat);
+    bool has_more = fw_detail_visit(local->cache->detail, &prefixes->next, line_add, &stat.rows);
+    stat.rows.is_held = has_more;
+    if (!has_more) {
+        fw_rows_add(&stat.rows, "END\r\n", 5);
+    }
+    if (!has_more && !stat.rows.is_lost) {
+        const struct fw_binary_answer answer = {.key_length = sizeof prefixes_name - 1,
+                                                .value_length =
+                                                    (uint32_t)(stat.rows.length - begin)};
+        (void)fw_binary_header(stat.rows.text, &prefixes->request, &answer);
+        row_add(&stat, "", "", 0);
+    }
+    *rows = stat.rows;
+    return has_more;
 }
 
 static enum fw_parsed stat_detail(struct stat *stat)
 {
     struct fw_detail *detail = stat->request->local->cache->detail;
     if (key_begins(stat->request, "detail dump")) {
-        return detail_dump(stat);
+        struct prefixes prefixes = {.request = *stat->request};
+        return stat_send_with(stat, prefixes_make, &prefixes, sizeof prefixes);
     }
     bool is_on = key_begins(stat->request, "detail on");
     if (!is_on && !key_begins(stat->request, "detail off")) {
@@ -105,7 +130,7 @@ enum fw_parsed fw_binary_stat(struct fw_binary *request)
         return stat_detail(&stat);
     }
     const char *group = stat_group(request);
-    if (group == NULL || !fw_stats_visit(request->local->cache, group, row_emit, &stat)) {
+    if (group == NULL || !fw_stats_visit_all(request->local->cache, group, row_emit, &stat)) {
         fw_rows_fini(&stat.rows);
         return fw_binary_fail(request, FW_BINARY_NOT_FOUND);
     }

@@ -49,14 +49,26 @@ enum { FW_CACHE_CLOCK_START = 2 };
 /* One line of `stats`. */
 typedef void (*fw_stat_emit)(void *context, const char *name, const char *value);
 
+/*
+ * How far a group of `stats` has been shown. Zero at first. A call shows a bounded number of rows
+ * and says whether others are to follow; what it wants to know then it keeps here.
+ */
+struct fw_stat_walk {
+    bool has_more;
+    uint64_t next;
+    uint64_t sum;
+};
+
 /* What the cache asks of the server. None may be NULL. */
 struct fw_cache_host {
     void *server;
     /*
      * Rows that the server has for a group of `stats` ("" is the general one; "settings", "conns",
-     * "threads", ...), shown before the cache's own. False: it knows no such group.
+     * "threads", ...), shown before the cache's own. False: it knows no such group. It sets
+     * walk->has_more, which is false before, if it has to be asked again.
      */
-    bool (*stats)(void *server, const char *group, fw_stat_emit emit, void *context);
+    bool (*stats)(void *server, const char *group, struct fw_stat_walk *walk, fw_stat_emit emit,
+                  void *context);
     void (*stats_reset)(void *server);
     void (*set_verbosity)(void *server, unsigned level);
     /* 0, or -EPERM if the server was not started with permission to. */

@@ -9,7 +9,10 @@
 #include "base/hash.h"
 #include "base/text.h"
 
-enum { DELIMITER = ':', LINE_SIZE = FW_ITEM_KEY_MAX + 128 };
+/* Under the lock: 16 buckets have 40 prefixes if there are as many as there may be. */
+enum { DELIMITER = ':', LINE_SIZE = FW_ITEM_KEY_MAX + 128, BUCKETS_PER_STEP = 16 };
+
+static_assert(FW_DETAIL_BUCKETS % BUCKETS_PER_STEP == 0, "the last step is a whole one");
 
 struct fw_detail_prefix {
     struct fw_detail_prefix *next;
@@ -48,16 +51,16 @@ void fw_detail_enable(struct fw_detail *detail, bool is_on)
 
 void fw_detail_reset(struct fw_detail *detail)
 {
-    fw_mutex_lock(&detail->lock);
     for (size_t i = 0; i < FW_DETAIL_BUCKETS; i++) {
+        fw_mutex_lock(&detail->lock);
         while (detail->buckets[i] != NULL) {
             struct fw_detail_prefix *prefix = detail->buckets[i];
             detail->buckets[i] = prefix->next;
+            detail->count--;
             free(prefix);
         }
+        fw_mutex_unlock(&detail->lock);
     }
-    detail->count = 0;
-    fw_mutex_unlock(&detail->lock);
 }
 
 /* Finds the prefix or makes it; NULL: there are too many, or there is no memory. */
@@ -105,14 +108,15 @@ void fw_detail_count(struct fw_detail *detail, const struct fw_key *key, enum fw
     fw_mutex_unlock(&detail->lock);
 }
 
-void fw_detail_visit(struct fw_detail *detail,
+bool fw_detail_visit(struct fw_detail *detail, uint64_t *next,
                      void (*visit)(void *context, const char *line, size_t length), void *context)
 {
     char line[LINE_SIZE];
     struct fw_text text;
+    uint64_t end = *next + BUCKETS_PER_STEP;
     fw_mutex_lock(&detail->lock);
-    for (size_t i = 0; i < FW_DETAIL_BUCKETS; i++) {
-        for (const struct fw_detail_prefix *prefix = detail->buckets[i]; prefix != NULL;
+    for (; *next < end; (*next)++) {
+        for (const struct fw_detail_prefix *prefix = detail->buckets[*next]; prefix != NULL;
              prefix = prefix->next) {
             fw_text_init(&text, line, sizeof line);
             fw_text_append_string(&text, "PREFIX ");
@@ -123,4 +127,5 @@ void fw_detail_visit(struct fw_detail *detail,
         }
     }
     fw_mutex_unlock(&detail->lock);
+    return *next < FW_DETAIL_BUCKETS;
 }

@@ -56,6 +56,10 @@ void fw_detail_count(struct fw_detail *detail, const struct fw_key *key,
 /* Forgets all that was counted. */
 void fw_detail_reset(struct fw_detail *detail);
 
-/* Shows each prefix, as the line of `stats detail dump` without what ends it. */
-void fw_detail_visit(struct fw_detail *detail,
+/*
+ * Shows some prefixes, each as the line of `stats detail dump` without what ends it, and says
+ * whether others follow: whoever counts waits for the lock, so it is not kept for all of them.
+ * *next is 0 at first.
+ */
+bool fw_detail_visit(struct fw_detail *detail, uint64_t *next,
                      void (*visit)(void *context, const char *line, size_t length), void *context);

@@ -167,19 +167,36 @@ static void show_slabs(struct show *show, const struct sums *sums)
     show_number(show, "total_malloced", sums->totals.memory_used);
 }
 
-bool fw_stats_visit(struct fw_cache *cache, const char *group, fw_stat_emit emit, void *context)
+/* A group of sums; false: it is none. */
+static bool show_sums(struct fw_cache *cache, const char *group, struct show *show)
+{
+    bool is_general = strcmp(group, "") == 0;
+    bool is_items = strcmp(group, "items") == 0;
+    struct sums sums;
+    if (!is_general && !is_items && strcmp(group, "slabs") != 0) {
+        return false;
+    }
+    sums_since_reset(cache, &sums);
+    if (is_general) {
+        show_general(show, &sums);
+    } else if (is_items) {
+        show_items(show, &sums);
+    } else {
+        show_slabs(show, &sums);
+    }
+    return true;
+}
+
+bool fw_stats_visit(struct fw_cache *cache, const char *group, struct fw_stat_walk *walk,
+                    fw_stat_emit emit, void *context)
 {
     struct show show = {.emit = emit, .context = context, .prefix = ""};
-    struct sums sums;
-    bool is_servers = cache->host.stats(cache->host.server, group, emit, context);
-    sums_since_reset(cache, &sums);
-    if (strcmp(group, "") == 0) {
-        show_general(&show, &sums);
-    } else if (strcmp(group, "items") == 0) {
-        show_items(&show, &sums);
-    } else if (strcmp(group, "slabs") == 0) {
-        show_slabs(&show, &sums);
-    } else if (strcmp(group, "settings") == 0) {
+    walk->has_more = false;
+    bool is_servers = cache->host.stats(cache->host.server, group, walk, emit, context);
+    if (walk->has_more || show_sums(cache, group, &show)) {
+        return true;
+    }
+    if (strcmp(group, "settings") == 0) {
         emit(context, "detail_enabled", fw_detail_is_on(cache->detail) ? "yes" : "no");
     } else if (strcmp(group, "sizes") == 0) {
         emit(context, "sizes_status", "disabled"); /* If enabled, text_sizes.c has answered. */
@@ -187,4 +204,14 @@ bool fw_stats_visit(struct fw_cache *cache, const char *group, fw_stat_emit emit
         return is_servers;
     }
     return true;
+}
+
+bool fw_stats_visit_all(struct fw_cache *cache, const char *group, fw_stat_emit emit, void *context)
+{
+    struct fw_stat_walk walk = {.next = 0};
+    bool is_known;
+    do {
+        is_known = fw_stats_visit(cache, group, &walk, emit, context);
+    } while (walk.has_more);
+    return is_known;
 }

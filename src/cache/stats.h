@@ -16,7 +16,14 @@
 
 enum { FW_STATS_CLASS = 1, FW_STATS_GROUP_MAX = 31 };
 
-/* "" is the general group. False: there is no such group, and nothing was shown. */
-bool fw_stats_visit(struct fw_cache *cache, const char *group, fw_stat_emit emit, void *context);
+/*
+ * Shows a part of the group; as long as walk->has_more, the next call shows what follows. "" is the
+ * general group. False: there is no such group, and nothing was shown.
+ */
+bool fw_stats_visit(struct fw_cache *cache, const char *group, struct fw_stat_walk *walk,
+                    fw_stat_emit emit, void *context);
+/* Shows all of it, for callers that nobody waits for. */
+bool fw_stats_visit_all(struct fw_cache *cache, const char *group, fw_stat_emit emit,
+                        void *context);
 
 void fw_stats_reset(struct fw_cache *cache);

@@ -28,7 +28,7 @@
 
 enum {
     STEP_BYTES = 8 * 1024,    /* Some 10 microseconds, with what it takes to send them. */
-    STEP_BUCKETS_MAX = 1024,  /* Of buckets where nothing is found. */
+    STEP_BUCKETS_MAX = 64,    /* Of buckets where nothing is found. */
     LINE_SIZE = 1024 - 2 * 2, /* Of an item's first line; FW_REPLY_ROOM_MIN counts with it. */
 };
 

@@ -19,7 +19,7 @@ enum {
     CLASSES = 64,
     /* A line with a key in which every byte is written as three, and all numbers. */
     LINE_SIZE = 3 * FW_ITEM_KEY_MAX + 256,
-    BUCKETS_PER_STEP_MAX = 4096, /* Of empty buckets; then others are let in. */
+    BUCKETS_PER_STEP_MAX = 64, /* Some ten microseconds; then others are let in. */
 };
 
 struct dump;

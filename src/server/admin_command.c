@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The server's own commands of the administration socket. They run on workers of the job kernel,
- * while the cores serve: what belongs to those is read from atomics, or under the server's lock,
- * which connections need to come and go. So it is never held for long.
+ * while the cores serve: what belongs to those is read from atomics, or in the steps of a walk over
+ * the connections (crowd.h).
  */
 #include <errno.h>
 #include <string.h>
@@ -21,10 +21,22 @@ static void address_cell(struct fw_jobs_output *output, const char *name,
     fw_jobs_text(output, name, "%s", text);
 }
 
-static void connection_row(struct fw_jobs_output *output, const struct fw_connection *connection,
-                           int64_t now_ns)
+/* What `connections` still has to show. */
+struct showing {
+    struct fw_jobs_output *output;
+    int64_t now_ns;
+    uint64_t left;
+};
+
+static void connection_row(struct fw_connection *connection, void *context)
 {
+    struct showing *showing = context;
+    struct fw_jobs_output *output = showing->output;
     struct fw_address peer;
+    if (showing->left == 0) {
+        return;
+    }
+    showing->left--;
     fw_jobs_row(output, "connections");
     fw_jobs_number(output, "id", connection->session.client);
     if (fw_stream_peer(&connection->stream, &peer) == 0) {
@@ -35,7 +47,8 @@ static void connection_row(struct fw_jobs_output *output, const struct fw_connec
     address_cell(output, "local", &connection->listening->listener.address);
     /* Relaxed, both: only shown. */
     bool is_kept = atomic_load_explicit(&connection->is_kept, memory_order_relaxed);
-    int64_t idle_ns = now_ns - atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
+    int64_t idle_ns =
+        showing->now_ns - atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
     fw_jobs_text(output, "state", "%s", is_kept ? "sending" : "reading");
     fw_jobs_number(output, "idle_ms", (idle_ns > 0 ? idle_ns : 0) / FW_NS_PER_MS);
 }
@@ -51,18 +64,12 @@ static int run_connections(void *context, struct fw_jobs *jobs, const char *argu
         fw_jobs_print(output, "connections [LIMIT], up to %d\n", FW_ADMIN_CONNECTIONS_MAX);
         return -EINVAL;
     }
-    int64_t now_ns = fw_clock_now_ns();
     fw_jobs_number(output, "open", atomic_load(&server->connection_count));
     fw_jobs_number(output, "limit", (int64_t)server->config.connections);
-    fw_mutex_lock(&server->lock);
-    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
-        if (limit == 0) {
-            break;
-        }
-        limit--;
-        connection_row(output, connection, now_ns);
+    struct showing showing = {.output = output, .now_ns = fw_clock_now_ns(), .left = limit};
+    uint64_t cursor = 0;
+    while (fw_crowd_step(&server->crowd, &cursor, connection_row, &showing) && showing.left > 0) {
     }
-    fw_mutex_unlock(&server->lock);
     return 0;
 }
 
@@ -82,7 +89,7 @@ static int run_stats(void *context, struct fw_jobs *jobs, const char *arguments,
 {
     (void)jobs;
     struct fw_server *server = context;
-    if (!fw_stats_visit(&server->cache, arguments, stat_emit, output)) {
+    if (!fw_stats_visit_all(&server->cache, arguments, stat_emit, output)) {
         fw_jobs_print(output, "there is no group '%.40s' of stats\n", arguments);
         return -EINVAL;
     }

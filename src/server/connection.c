@@ -304,19 +304,14 @@ static int connection_settle(struct fw_connection *connection)
     if (rc == 0) {
         connection->is_open = true;
         connection_classify(connection);
-        fw_mutex_lock(&server->lock);
-        fw_list_push_back(&server->connections, &connection->link);
-        fw_mutex_unlock(&server->lock);
+        fw_crowd_add(&server->crowd, connection);
     }
     return rc;
 }
 
 static void connection_hide(struct fw_connection *connection)
 {
-    struct fw_server *server = connection->listening->server;
-    fw_mutex_lock(&server->lock);
-    fw_list_remove(&connection->link);
-    fw_mutex_unlock(&server->lock);
+    fw_crowd_remove(&connection->listening->server->crowd, connection);
 }
 
 static int connection_initialise(struct fw_fom *fom)

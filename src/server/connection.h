@@ -51,9 +51,10 @@
  * either case a tick moves a slice of it, of which a socket takes 64 KiB in some 15 us; a system
  * call for all of it would keep everybody else waiting for a millisecond.
  *
- * Ownership: foms live in the domain's pools. The server's list of connections, under its lock, is
- * for who looks from outside (stats, drain): a connection leaves it before it closes its socket.
- * Threads: all but that list belongs to the core's turn; `active_ns` may be read by anyone.
+ * Ownership: foms live in the domain's pools. Whoever looks at connections from outside (stats, a
+ * drain) finds them in the server's crowd (server/crowd.h), which a connection leaves before it
+ * closes its socket. Threads: all but its place there belongs to the core's turn; `active_ns` may
+ * be read by anyone.
  */
 #pragma once
 
@@ -66,7 +67,6 @@
 #include <fairway/sched.h>
 
 #include "base/base.h"
-#include "base/list.h"
 #include "base/wheel.h"
 #include "cache/cache.h"
 #include "cache/session.h"
@@ -166,7 +166,7 @@ struct fw_connection {
     ssize_t sent;              /* What the last send that was under way has answered. */
     _Atomic int64_t active_ns; /* When it was last served. Relaxed: only shown, and its own. */
     struct fw_listening *listening;
-    struct fw_list_link link; /* In the server's list; under its lock. */
+    uint32_t place; /* In the server's crowd. */
 };
 
 /* Phases. */

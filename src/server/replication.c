@@ -502,11 +502,7 @@ void fw_replication_close(struct fw_server *server)
 static void clients_drop(struct fw_server *server)
 {
     atomic_fetch_add(&server->replication.term, 1);
-    fw_mutex_lock(&server->lock);
-    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
-        fw_fom_wake(&connection->fom); /* Alive: it leaves the list before it ends. */
-    }
-    fw_mutex_unlock(&server->lock);
+    fw_server_wake_connections(server);
 }
 
 static void step_resign(struct fw_server *server)

@@ -462,11 +462,16 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
     made->start_ns = fw_clock_now_ns();
     made->start_wall_s = fw_clock_wall_ns() / FW_NS_PER_S;
     fw_metrics_init(&made->metrics);
+    if (fw_crowd_init(&made->crowd, (uint32_t)config->connections) != 0) {
+        fw_metrics_fini(&made->metrics);
+        free(made);
+        return fw_reason_errno(reason, -ENOMEM, "cannot start");
+    }
     fw_mutex_init(&made->lock, FW_RANK_SERVER);
-    fw_list_init(&made->connections);
     int rc = server_make(made, reason);
     if (rc != 0) {
         fw_mutex_fini(&made->lock);
+        fw_crowd_fini(&made->crowd);
         fw_metrics_fini(&made->metrics);
         free(made);
         return rc;
@@ -510,7 +515,7 @@ bool fw_server_visit_stats(struct fw_server *server, const char *group,
                            void (*emit)(void *context, const char *name, const char *value),
                            void *context)
 {
-    return fw_stats_visit(&server->cache, group, emit, context);
+    return fw_stats_visit_all(&server->cache, group, emit, context);
 }
 
 bool fw_server_is_ready(const struct fw_server *server)
@@ -569,6 +574,17 @@ void fw_server_connection_gone(struct fw_server *server)
     }
 }
 
+static void connection_wake(struct fw_connection *connection, void *context)
+{
+    (void)context;
+    fw_fom_wake(&connection->fom); /* Alive: it leaves the crowd before it ends. */
+}
+
+void fw_server_wake_connections(struct fw_server *server)
+{
+    fw_crowd_visit(&server->crowd, connection_wake, NULL);
+}
+
 /* Connections that have nothing to do go now, the others when they have no more. */
 static void server_drain(struct fw_server *server)
 {
@@ -576,11 +592,7 @@ static void server_drain(struct fw_server *server)
     /* Release, for the acquire in connection.c. */
     atomic_store(&server->is_draining, true);
     fw_tenancy_open_up(server);
-    fw_mutex_lock(&server->lock);
-    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
-        fw_fom_wake(&connection->fom); /* Alive: it leaves the list before it ends. */
-    }
-    fw_mutex_unlock(&server->lock);
+    fw_server_wake_connections(server);
     for (;;) {
         int64_t left = deadline - fw_clock_now_ns();
         uint32_t count = atomic_load(&server->connection_count);
@@ -671,6 +683,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_large_files_end(&server->large);
     fw_image_claim_release(&server->image_claim);
     fw_mutex_fini(&server->lock);
+    fw_crowd_fini(&server->crowd);
     fw_metrics_fini(&server->metrics);
     free(server);
 }

@@ -18,7 +18,6 @@
 #include <fairway/jobs.h>
 
 #include "base/base.h"
-#include "base/list.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "cache/cache.h"
@@ -29,6 +28,7 @@
 #include "sched/tenant_metrics.h"
 #include "server/admin.h"
 #include "server/connection.h"
+#include "server/crowd.h"
 #include "server/guesses.h"
 #include "server/image_claim.h"
 #include "server/large.h"
@@ -116,8 +116,9 @@ struct fw_server {
     _Atomic uint64_t paused_before;
     _Atomic uint64_t counted_before[FW_SERVER_COUNTERS];
 
-    struct fw_mutex lock; /* FW_RANK_SERVER; guards what follows. */
-    struct fw_list connections;
+    struct fw_crowd crowd; /* All connections, for any thread. */
+
+    struct fw_mutex lock;     /* FW_RANK_SERVER; guards what follows. */
     struct fw_ruling *ruling; /* The newest. */
     enum fw_sched_policy_number policy;
 };
@@ -131,8 +132,12 @@ FW_MUST_CHECK int fw_server_choose_auth(const struct fw_server_config *config, c
 void fw_server_jobs_policy(const struct fw_server_config *config, struct fw_jobs_policy *policy);
 
 /* What struct fw_cache_host wants; in stats.c. */
-bool fw_server_stats(void *server, const char *group, fw_stat_emit emit, void *context);
+bool fw_server_stats(void *server, const char *group, struct fw_stat_walk *walk, fw_stat_emit emit,
+                     void *context);
 void fw_server_stats_reset(void *server);
+
+/* Each connection looks on its own turn what has changed. Any thread. */
+void fw_server_wake_connections(struct fw_server *server);
 
 /* A connection is about to close its socket: there is room for another. Any thread. */
 void fw_server_connection_gone(struct fw_server *server);

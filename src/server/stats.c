@@ -3,7 +3,7 @@
  * What `stats` shows of the server, under memcached's names. What the cache counts it shows itself.
  *
  * All of it runs on the turn of the connection that asks, or on a worker for an administrator; what
- * belongs to others is read from atomics, or under the server's lock.
+ * belongs to others is read from atomics, or in the steps of a walk (crowd.h).
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -249,42 +249,65 @@ static void conn_row_address(const struct rows *rows, int fd, const char *what,
     conn_row(rows, fd, what, value);
 }
 
-static void conn_rows(const struct rows *rows, const struct fw_connection *connection,
-                      bool is_asking)
-{
-    int fd = connection->stream.source.fd;
+/* What is shown of a connection: copied under the crowd's lock, and written without it. */
+struct conn {
+    int fd;
+    bool has_peer;
+    bool is_kept;
+    uint32_t client;
+    int64_t active_ns;
     struct fw_address peer;
-    if (fw_stream_peer(&connection->stream, &peer) == 0) {
-        conn_row_address(rows, fd, "addr", &peer);
-    }
-    conn_row_address(rows, fd, "listen_addr", &connection->listening->listener.address);
+    const struct fw_address *listener;
+};
+
+struct conns {
+    struct conn of[FW_CROWD_STEP];
+    uint32_t count;
+};
+
+static void conns_add(struct fw_connection *connection, void *context)
+{
+    struct conns *conns = context;
+    struct conn *conn = &conns->of[conns->count++];
+    conn->fd = connection->stream.source.fd;
+    conn->has_peer = fw_stream_peer(&connection->stream, &conn->peer) == 0;
+    conn->client = connection->session.client;
+    conn->listener = &connection->listening->listener.address;
     /* Relaxed, both: only shown. */
-    bool is_kept = atomic_load_explicit(&connection->is_kept, memory_order_relaxed);
-    conn_row(rows, fd, "state",
-             is_asking ? "conn_parse_cmd"
-             : is_kept ? "conn_mwrite"
-                       : "conn_read");
-    int64_t since = atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
-    char value[NAME_SIZE];
-    int64_t idle_ns = fw_clock_now_ns() - since;
-    (void)snprintf(value, sizeof value, "%" PRId64, (idle_ns > 0 ? idle_ns : 0) / FW_NS_PER_S);
-    conn_row(rows, fd, "secs_since_last_cmd", value);
+    conn->is_kept = atomic_load_explicit(&connection->is_kept, memory_order_relaxed);
+    conn->active_ns = atomic_load_explicit(&connection->active_ns, memory_order_relaxed);
 }
 
-static void rows_conns(const struct rows *rows, struct fw_server *server)
+static void conn_rows(const struct rows *rows, const struct conn *conn, bool is_asking)
+{
+    if (conn->has_peer) {
+        conn_row_address(rows, conn->fd, "addr", &conn->peer);
+    }
+    conn_row_address(rows, conn->fd, "listen_addr", conn->listener);
+    conn_row(rows, conn->fd, "state",
+             is_asking       ? "conn_parse_cmd"
+             : conn->is_kept ? "conn_mwrite"
+                             : "conn_read");
+    char value[NAME_SIZE];
+    int64_t idle_ns = fw_clock_now_ns() - conn->active_ns;
+    (void)snprintf(value, sizeof value, "%" PRId64, (idle_ns > 0 ? idle_ns : 0) / FW_NS_PER_S);
+    conn_row(rows, conn->fd, "secs_since_last_cmd", value);
+}
+
+static void rows_conns(const struct rows *rows, struct fw_server *server, struct fw_stat_walk *walk)
 {
     const struct fw_core *self = fw_core_self(); /* NULL: an administrator asks. */
     uint32_t asking = self != NULL ? server->cores[self->index]->serving->session.client : 0;
-    for (uint32_t i = 0; i < server->listening_count; i++) {
+    for (uint32_t i = 0; i < server->listening_count && walk->next == 0; i++) {
         const struct fw_listener *listener = &server->listening[i].listener;
         conn_row_address(rows, listener->source.fd, "addr", &listener->address);
         conn_row(rows, listener->source.fd, "state", "conn_listening");
     }
-    fw_mutex_lock(&server->lock);
-    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
-        conn_rows(rows, connection, connection->session.client == asking);
+    struct conns conns = {.count = 0};
+    walk->has_more = fw_crowd_step(&server->crowd, &walk->next, conns_add, &conns);
+    for (uint32_t i = 0; i < conns.count; i++) {
+        conn_rows(rows, &conns.of[i], conns.of[i].client == asking);
     }
-    fw_mutex_unlock(&server->lock);
 }
 
 static void rows_threads(const struct rows *rows)
@@ -312,7 +335,8 @@ static void rows_threads(const struct rows *rows)
     }
 }
 
-bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *emit_context)
+bool fw_server_stats(void *context, const char *group, struct fw_stat_walk *walk, fw_stat_emit emit,
+                     void *emit_context)
 {
     struct fw_server *server = context;
     const struct rows rows = {.server = server, .emit = emit, .context = emit_context};
@@ -321,7 +345,7 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
     } else if (strcmp(group, "settings") == 0) {
         rows_settings(&rows);
     } else if (strcmp(group, "conns") == 0) {
-        rows_conns(&rows, server);
+        rows_conns(&rows, server, walk);
     } else if (strcmp(group, "threads") == 0) {
         rows_threads(&rows);
     } else if (strcmp(group, "replication") == 0 || strcmp(group, "repl") == 0) {
@@ -329,7 +353,7 @@ bool fw_server_stats(void *context, const char *group, fw_stat_emit emit, void *
     } else if (strcmp(group, "epochs") == 0) {
         fw_server_stats_epochs(server, emit, emit_context);
     } else if (strcmp(group, "tenants") == 0) {
-        fw_server_stats_tenants(server, emit, emit_context);
+        fw_server_stats_tenants(server, walk, emit, emit_context);
     } else if (strcmp(group, "lanes") == 0) {
         fw_server_stats_lanes(server, emit, emit_context);
     } else if (strcmp(group, "volumes") == 0) {

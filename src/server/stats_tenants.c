@@ -14,6 +14,8 @@
 
 enum { NS_PER_MS = 1000000, NAME_SIZE = FW_SCHED_NAME_MAX + 64, VALUE_SIZE = 64 };
 enum { PERCENT = 100, DELAYS = FW_SCHED_DELAYS };
+/* In one step; and where in the walk the first tenant is shown: behind those that are added up. */
+enum { TENANTS_ADDED = 64, TENANTS_SHOWN = 8, FIRST_SHOWN = FW_SCHED_TENANTS_MAX };
 
 /* Where the rows of one tenant go. */
 struct rows {
@@ -85,19 +87,11 @@ static void rows_tenant(const struct rows *rows, const struct fw_tenant_config *
     rows_delays(rows, figures);
 }
 
-void fw_server_stats_tenants(struct fw_server *server, fw_stat_emit emit, void *context)
+/* Rows about all of them. */
+static void rows_all(struct fw_server *server, enum fw_sched_policy_number policy, uint32_t count,
+                     uint64_t cost_all, fw_stat_emit emit, void *context)
 {
-    enum fw_sched_policy_number policy;
-    struct fw_ruling *ruling = fw_tenancy_get(server, &policy);
-    uint32_t count = fw_tenants_count(server->tenants);
-    struct fw_tenant_config due;
-    struct fw_tenant_figures figures;
-    uint64_t cost_all = 0;
     char value[VALUE_SIZE];
-    for (uint32_t i = 0; i < count; i++) {
-        fw_tenants_read(server->tenants, i, &due, &figures);
-        cost_all += figures.cost;
-    }
     emit(context, "policy", fw_sched_policy_names[policy]);
     (void)snprintf(value, sizeof value, "%" PRIu32, count);
     emit(context, "count", value);
@@ -106,13 +100,50 @@ void fw_server_stats_tenants(struct fw_server *server, fw_stat_emit emit, void *
     (void)snprintf(value, sizeof value, "%" PRId64,
                    (fw_clock_now_ns() - server->start_ns) / NS_PER_MS);
     emit(context, "uptime_ms", value);
-    for (uint32_t i = 0; i < count; i++) {
+}
+
+/* Shares need the sum of all costs. It is made first: up to `count` the walk only adds. */
+static void costs_add(const struct fw_server *server, struct fw_stat_walk *walk, uint32_t count)
+{
+    uint64_t end = walk->next + TENANTS_ADDED < count ? walk->next + TENANTS_ADDED : count;
+    for (; walk->next < end; walk->next++) {
+        struct fw_tenant_figures figures;
+        fw_tenants_read(server->tenants, (uint32_t)walk->next, NULL, &figures);
+        walk->sum += figures.cost;
+    }
+}
+
+void fw_server_stats_tenants(struct fw_server *server, struct fw_stat_walk *walk, fw_stat_emit emit,
+                             void *context)
+{
+    uint32_t count = fw_tenants_count(server->tenants); /* It may grow during the walk. */
+    if (walk->next < FIRST_SHOWN) {
+        costs_add(server, walk, count);
+    }
+    walk->has_more = true;
+    if (walk->next < count) {
+        return;
+    }
+    enum fw_sched_policy_number policy;
+    struct fw_ruling *ruling = fw_tenancy_get(server, &policy);
+    if (walk->next < FIRST_SHOWN) {
+        rows_all(server, policy, count, walk->sum, emit, context);
+        walk->next = FIRST_SHOWN;
+    }
+    uint32_t shown = (uint32_t)(walk->next - FIRST_SHOWN);
+    uint32_t end = shown + TENANTS_SHOWN < count ? shown + TENANTS_SHOWN : count;
+    for (; shown < end; shown++) {
         struct rows rows = {
-            .tenant = fw_tenants_name(server->tenants, i), .emit = emit, .context = context};
-        fw_tenants_read(server->tenants, i, &due, &figures);
-        rows_tenant(&rows, &due, &figures, cost_all);
-        bool has_rules = i < ruling->tenant_count && ruling->texts[i] != NULL;
-        row(&rows, "match", has_rules && ruling->texts[i][0] != '\0' ? ruling->texts[i] : "-");
+            .tenant = fw_tenants_name(server->tenants, shown), .emit = emit, .context = context};
+        struct fw_tenant_config due;
+        struct fw_tenant_figures figures;
+        fw_tenants_read(server->tenants, shown, &due, &figures);
+        rows_tenant(&rows, &due, &figures, walk->sum);
+        bool has_rules = shown < ruling->tenant_count && ruling->texts[shown] != NULL;
+        row(&rows, "match",
+            has_rules && ruling->texts[shown][0] != '\0' ? ruling->texts[shown] : "-");
     }
     fw_tenancy_put(ruling);
+    walk->next = FIRST_SHOWN + shown;
+    walk->has_more = shown < count;
 }

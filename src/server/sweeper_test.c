@@ -94,9 +94,11 @@ static void test_huge_pages_yield_to_requests(void **state)
     assert_false(fw_sweeper_may_collapse(&sweeper, 1905 * ms));
 }
 
-static bool host_stats(void *server, const char *group, fw_stat_emit emit, void *context)
+static bool host_stats(void *server, const char *group, struct fw_stat_walk *walk,
+                       fw_stat_emit emit, void *context)
 {
     (void)server;
+    (void)walk;
     (void)group;
     (void)emit;
     (void)context;

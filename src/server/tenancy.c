@@ -178,11 +178,39 @@ static void core_take_ruling(struct fw_server_core *core)
     }
 }
 
+/* Connections of one core, found in one step. */
+struct found {
+    const struct fw_server_core *core;
+    struct fw_connection *connections[FW_CROWD_STEP];
+    uint32_t count;
+};
+
+static void found_add(struct fw_connection *connection, void *context)
+{
+    struct found *found = context;
+    if (connection->core == found->core) {
+        found->connections[found->count++] = connection;
+    }
+}
+
+/* On the core's turn, so its connections stay while they are looked at without the lock. */
+static void core_classify_again(struct fw_server_core *core)
+{
+    uint64_t cursor = 0;
+    bool has_more = true;
+    while (has_more) {
+        struct found found = {.core = core};
+        has_more = fw_crowd_step(&core->server->crowd, &cursor, found_add, &found);
+        for (uint32_t i = 0; i < found.count; i++) {
+            fw_connection_classify_again(found.connections[i]);
+        }
+    }
+}
+
 /* On the core's turn: something has changed. */
 static void core_change(struct fw_message *message)
 {
     struct fw_server_core *core = FW_CONTAINER_OF(message, struct fw_server_core, change);
-    struct fw_server *server = core->server;
     enum fw_sched_policy_number before = core->policy;
     /* First: a change that comes now is another message. Pairs with the exchange of who sends. */
     atomic_store(&core->is_change_sent, false);
@@ -196,13 +224,7 @@ static void core_change(struct fw_message *message)
             core->is_open = false;
         }
     }
-    fw_mutex_lock(&server->lock);
-    FW_LIST_FOR_EACH (&server->connections, struct fw_connection, link, connection) {
-        if (connection->core == core) {
-            fw_connection_classify_again(connection);
-        }
-    }
-    fw_mutex_unlock(&server->lock);
+    core_classify_again(core);
     fw_sched_poll(&core->sched); /* Who waits for tokens may have more now. */
 }
 

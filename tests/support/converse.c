@@ -9,9 +9,11 @@
 
 enum { MEMORY = 64 << 20, ITEM_SIZE_MAX = 1 << 20, LINES_MAX = 20 };
 
-static bool host_stats(void *server, const char *group, fw_stat_emit emit, void *context)
+static bool host_stats(void *server, const char *group, struct fw_stat_walk *walk,
+                       fw_stat_emit emit, void *context)
 {
     (void)server;
+    (void)walk;
     if (strcmp(group, "") == 0) {
         emit(context, "pid", "1");
         return true;
