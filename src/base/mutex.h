@@ -34,6 +34,7 @@ enum fw_lock_rank {
     FW_RANK_BULK = 44,          /* A dump under way: its file is written under it. */
     FW_RANK_SERVER = 45,        /* A server's newest rules and policy. */
     FW_RANK_CROWD = 46,         /* A server's connections; their foms are woken under it. */
+    FW_RANK_QUOTA = 47,         /* How many connections each tenant has. */
     FW_RANK_METRICS = 50,       /* Registering and reading metrics; never on a hot path. */
     FW_RANK_DOMAIN = 55,        /* Who takes part in a domain; foms born outside of it. */
     FW_RANK_CORE = 60,          /* The threads of a core. */

@@ -306,6 +306,11 @@ void fw_listener_refuse(struct fw_listener *listener, int fd, const struct iovec
     listener->source.reactor->backend->refuse(fd, words);
 }
 
+int fw_listener_peer(const struct fw_listener *listener, int fd, struct fw_address *peer)
+{
+    return listener->source.reactor->backend->peer(fd, peer);
+}
+
 static struct fw_stream stream_make(struct fw_reactor *reactor,
                                     const struct fw_stream_events *events)
 {
@@ -456,7 +461,7 @@ int fw_stream_take(struct fw_stream *stream)
 
 int fw_stream_peer(const struct fw_stream *stream, struct fw_address *peer)
 {
-    return stream->source.reactor->backend->peer(stream, peer);
+    return stream->source.reactor->backend->peer(stream->source.fd, peer);
 }
 
 void fw_stream_hold_back(struct fw_stream *stream, uint32_t size)

@@ -168,6 +168,10 @@ void fw_listener_resume(struct fw_listener *listener);
  */
 void fw_listener_refuse(struct fw_listener *listener, int fd, const struct iovec *words);
 
+/* Where the connection that was just accepted comes from; as fw_stream_peer(). */
+FW_MUST_CHECK int fw_listener_peer(const struct fw_listener *listener, int fd,
+                                   struct fw_address *peer);
+
 /* Stops listening, and removes a UNIX socket's file if it is still this listener's own. */
 void fw_listener_close(struct fw_listener *listener);
 

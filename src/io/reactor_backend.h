@@ -93,7 +93,7 @@ struct fw_reactor_backend {
     /* Forgets the stream, whose descriptor stays open. wait() has kept no events. */
     void (*take)(struct fw_stream *stream);
     /* Any thread, while the stream is open. */
-    int (*peer)(const struct fw_stream *stream, struct fw_address *peer);
+    int (*peer)(int fd, struct fw_address *peer);
     void (*hold_back)(struct fw_stream *stream, uint32_t size);
 
     int (*watch_open)(struct fw_watch *watch, int fd);

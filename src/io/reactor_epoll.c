@@ -326,9 +326,9 @@ void fw_epoll_take(struct fw_stream *stream)
     FW_ASSERT(rc == 0);
 }
 
-int fw_epoll_peer(const struct fw_stream *stream, struct fw_address *peer)
+int fw_epoll_peer(int fd, struct fw_address *peer)
 {
-    return fw_socket_peer(stream->source.fd, peer);
+    return fw_socket_peer(fd, peer);
 }
 
 void fw_epoll_hold_back(struct fw_stream *stream, uint32_t size)

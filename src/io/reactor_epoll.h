@@ -52,7 +52,7 @@ ssize_t fw_epoll_send(struct fw_stream *stream, const struct iovec *vector, int 
 ssize_t fw_epoll_send_now(struct fw_stream *stream, const struct iovec *vector, int count);
 void fw_epoll_shutdown(struct fw_stream *stream);
 void fw_epoll_take(struct fw_stream *stream);
-int fw_epoll_peer(const struct fw_stream *stream, struct fw_address *peer);
+int fw_epoll_peer(int fd, struct fw_address *peer);
 void fw_epoll_hold_back(struct fw_stream *stream, uint32_t size);
 int fw_epoll_watch_open(struct fw_watch *watch, int fd);
 void fw_epoll_close(struct fw_source *source);

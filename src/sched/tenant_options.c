@@ -30,6 +30,12 @@ const struct fw_option fw_tenant_options[] = {
         .help = "what would wait longer is refused with an error; 0: nothing is"),
     ROW(BOOL, is_urgent, "urgent", .default_text = "no", .live = true,
         .help = "goes before all others: for administration and health checks"),
+    ROW(UINT, connections, "connections", .default_text = "0", .max = FW_TENANT_CONNECTIONS_MAX,
+        .unit = "connections", .live = true,
+        .help = "connections that it may have at the same time; 0: as many as there are"),
+    ROW(UINT, connections_guaranteed, "connections-guaranteed", .default_text = "0",
+        .max = FW_TENANT_CONNECTIONS_MAX, .unit = "connections", .live = true,
+        .help = "connections of --conn-limit that are kept for it, whatever others open"),
     ROW(INT, repl_ack, "repl-ack", .default_text = "-1", .min = -1, .max = FW_TENANT_ACK_MAX,
         .live = true,
         .help = "slaves that have to confirm what it changes before it is answered; -1: as many as "

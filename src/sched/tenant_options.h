@@ -20,12 +20,15 @@
 #include "base/reason.h"
 #include "sched/rules.h"
 
-enum { FW_TENANT_ACK_MAX = 16 };
+enum { FW_TENANT_ACK_MAX = 16, FW_TENANT_CONNECTIONS_MAX = 1000000 };
 
 struct fw_tenant_section {
     struct fw_tenant_config due; /* With the name. */
     bool is_urgent;
-    int64_t repl_ack; /* For the server: slaves that have to confirm its changes; -1: as others. */
+    /* For the server: */
+    int64_t repl_ack;                /* Slaves that have to confirm its changes; -1: as others. */
+    uint64_t connections;            /* So many at most; 0: no limit. */
+    uint64_t connections_guaranteed; /* So many places are kept for it. */
     struct fw_option_list match;
 };
 

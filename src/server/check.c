@@ -140,6 +140,8 @@ static void relations_check(const struct check *check)
     tell_if(check, fw_replication_check(&config->repl, &reason), &reason);
     if (config->tenants != NULL) {
         tell_if(check, fw_tenancy_check_slaves(config->tenants, &config->repl, &reason), &reason);
+        tell_if(check, fw_tenancy_check_connections(config->tenants, config->connections, &reason),
+                &reason);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "engine/core.h"
 #include "sched/tenants.h"
 #include "server/input.h"
+#include "server/listen.h"
 #include "server/state.h"
 
 /* With its place in a pool and in the reactor. The limit is 1 KiB, but there are ten thousands. */
@@ -129,8 +130,11 @@ static void connection_give_to(struct fw_connection *connection, struct fw_rule_
     connection->request.class.is_urgent = verdict.is_urgent;
 }
 
-/* Whose it is, by what is known of it before a request is. */
-static void connection_classify(struct fw_connection *connection)
+/*
+ * Whose it is, by what is known of it before a request is. False: it has logged in as a tenant that
+ * may have no more connections.
+ */
+static bool connection_classify(struct fw_connection *connection)
 {
     const struct fw_rules *rules = connection->core->ruling->rules;
     struct fw_address peer;
@@ -143,8 +147,17 @@ static void connection_classify(struct fw_connection *connection)
         facts.login_length = strlen(facts.login);
     }
     fw_rules_scope(rules, &facts, &connection->scope);
-    connection_give_to(connection, fw_rules_judge_connection(rules, &connection->scope));
+    struct fw_rule_verdict verdict = fw_rules_judge_connection(rules, &connection->scope);
+    bool is_forced = !connection->session.has_new_login; /* A change of rules closes nobody. */
+    bool has_place = verdict.tenant == connection->counted ||
+                     fw_quota_move(&connection->core->server->quota, connection->counted,
+                                   verdict.tenant, is_forced);
+    if (has_place) {
+        connection->counted = verdict.tenant;
+        connection_give_to(connection, verdict);
+    }
     connection->session.has_new_login = false;
+    return has_place;
 }
 
 void fw_connection_classify_again(struct fw_connection *connection)
@@ -154,7 +167,7 @@ void fw_connection_classify_again(struct fw_connection *connection)
     if (is_waiting) {
         fw_sched_cancel(sched, &connection->request);
     }
-    connection_classify(connection);
+    (void)connection_classify(connection);
     if (is_waiting) {
         fw_sched_incoming(sched, &connection->request);
     }
@@ -303,7 +316,7 @@ static int connection_settle(struct fw_connection *connection)
                             &connection_events);
     if (rc == 0) {
         connection->is_open = true;
-        connection_classify(connection);
+        (void)connection_classify(connection);
         fw_crowd_add(&server->crowd, connection);
     }
     return rc;
@@ -450,6 +463,18 @@ static enum fw_session_end connection_run(struct fw_connection *connection, size
     return step.end;
 }
 
+/* Its tenant has no place for it: as a client beyond the limit is told when it connects. */
+static enum outcome connection_refuse(struct fw_connection *connection)
+{
+    struct fw_reply *reply = &connection->core->cache.reply;
+    if (connection->session.protocol == FW_PROTOCOL_TEXT &&
+        fw_reply_room(reply, sizeof FW_LISTEN_REFUSAL) != NULL) {
+        FW_REPLY_ADD(reply, FW_LISTEN_REFUSAL);
+    }
+    connection->is_last = true;
+    return OVER;
+}
+
 /*
  * Answers what has come, up to the session's share. Replies are sent if there is no room for more;
  * else they may wait for those of the next turn.
@@ -475,7 +500,9 @@ static enum outcome connection_turn(struct fw_connection *connection)
         if (has_failed) {
             fw_connection_penalise(connection);
         }
-        connection_classify(connection);
+        if (!connection_classify(connection)) {
+            return connection_refuse(connection);
+        }
         if (has_failed) {
             return connection_flush(connection, MORE);
         }
@@ -811,6 +838,7 @@ static void connection_let_go(struct fw_connection *connection)
         connection_hide(connection);
     }
     /* Before its client can see the end: who then connects again finds room. */
+    fw_quota_put(&listening->server->quota, connection->counted);
     fw_server_connection_gone(listening->server);
     if (connection->is_open) {
         fw_stream_close(&connection->stream);

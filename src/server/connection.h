@@ -166,7 +166,8 @@ struct fw_connection {
     ssize_t sent;              /* What the last send that was under way has answered. */
     _Atomic int64_t active_ns; /* When it was last served. Relaxed: only shown, and its own. */
     struct fw_listening *listening;
-    uint32_t place; /* In the server's crowd. */
+    uint32_t place;   /* In the server's crowd. */
+    uint32_t counted; /* The tenant whose connection it is: server/quota.h. */
 };
 
 /* Phases. */

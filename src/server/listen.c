@@ -42,7 +42,8 @@ static bool connection_count_up(struct fw_server *server)
 }
 
 /* Makes a connection of the descriptor, on the next core. 0 or a negative errno. */
-static int connection_start(struct fw_server *server, struct fw_listening *listening, int fd)
+static int connection_start(struct fw_server *server, struct fw_listening *listening, int fd,
+                            uint32_t tenant)
 {
     struct fw_fom *fom;
     uint32_t place = server->next_home++ % fw_domain_locality_count(server->domain);
@@ -55,6 +56,7 @@ static int connection_start(struct fw_server *server, struct fw_listening *liste
     server->next_client += server->next_client == UINT32_MAX ? 2 : 1; /* Never 0. */
     connection->listening = listening;
     connection->fd = fd;
+    connection->counted = tenant;
     connection->needs_input = true;
     connection->term = atomic_load(&server->replication.term);
     connection->request.class = (struct fw_sched_class){.client = server->next_client, .cost = 1};
@@ -87,8 +89,7 @@ static void listening_pause(struct fw_listening *listening, bool is_full)
 
 static void listening_refuse(struct fw_listening *listening, int fd)
 {
-    /* A client too many is told so and closed, as memcached does it. */
-    static char text[] = "ERROR Too many open connections\r\n";
+    static char text[] = FW_LISTEN_REFUSAL;
     /* The protocol of counters has no words for that. */
     size_t length = listening->protocol == FW_PROTOCOL_COUNTERS ? 0 : sizeof text - 1;
     struct iovec words = {.iov_base = text, .iov_len = length};
@@ -161,8 +162,13 @@ static void listening_accepted(struct fw_listener *listener, int fd)
         listening_refuse(listening, fd);
         return;
     }
-    if (connection_start(server, listening, fd) != 0) {
+    uint32_t tenant = fw_tenancy_of_accepted(server, listener, fd);
+    bool has_place = fw_quota_take(&server->quota, tenant);
+    if (!has_place || connection_start(server, listening, fd, tenant) != 0) {
         listening_refuse(listening, fd);
+        if (has_place) {
+            fw_quota_put(&server->quota, tenant);
+        }
         atomic_fetch_sub(&server->connection_count, 1);
         return;
     }

@@ -25,6 +25,9 @@ struct fw_server;
 #define FW_LISTEN_TELL_NS  (60 * (int64_t)FW_NS_PER_S)
 enum { FW_LISTEN_RESERVE = 64, FW_LISTEN_RESERVE_PART = 8 };
 
+/* What a client is told that is one too many, as memcached does. */
+#define FW_LISTEN_REFUSAL "ERROR Too many open connections\r\n"
+
 /* Foms of connections beyond the limit: those that have ended, but not for the pool yet. */
 enum { FW_LISTEN_SLACK = 1024 };
 

@@ -450,8 +450,8 @@ static int server_save_image(struct fw_server *server)
     return 0;
 }
 
-int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
-                     struct fw_reason *reason)
+static int server_begin(struct fw_server **begun, const struct fw_server_config *config,
+                        struct fw_reason *reason)
 {
     struct fw_server *made = aligned_alloc(alignof(struct fw_server), sizeof *made);
     if (made == NULL) {
@@ -462,18 +462,41 @@ int fw_server_create(struct fw_server **server, const struct fw_server_config *c
     made->start_ns = fw_clock_now_ns();
     made->start_wall_s = fw_clock_wall_ns() / FW_NS_PER_S;
     fw_metrics_init(&made->metrics);
-    if (fw_crowd_init(&made->crowd, (uint32_t)config->connections) != 0) {
-        fw_metrics_fini(&made->metrics);
-        free(made);
-        return fw_reason_errno(reason, -ENOMEM, "cannot start");
-    }
     fw_mutex_init(&made->lock, FW_RANK_SERVER);
-    int rc = server_make(made, reason);
+    int rc = fw_crowd_init(&made->crowd, (uint32_t)config->connections);
     if (rc != 0) {
-        fw_mutex_fini(&made->lock);
-        fw_crowd_fini(&made->crowd);
-        fw_metrics_fini(&made->metrics);
-        free(made);
+        (void)fw_reason_errno(reason, rc, "cannot start");
+        goto no_crowd;
+    }
+    rc = fw_quota_init(&made->quota, config->connections);
+    if (rc != 0) {
+        (void)fw_reason_errno(reason, rc, "cannot start");
+        goto no_quota;
+    }
+    rc = server_make(made, reason);
+    if (rc != 0) {
+        goto not_made;
+    }
+    *begun = made;
+    return 0;
+
+not_made:
+    fw_quota_fini(&made->quota);
+no_quota:
+    fw_crowd_fini(&made->crowd);
+no_crowd:
+    fw_mutex_fini(&made->lock);
+    fw_metrics_fini(&made->metrics);
+    free(made);
+    return rc;
+}
+
+int fw_server_create(struct fw_server **server, const struct fw_server_config *config,
+                     struct fw_reason *reason)
+{
+    struct fw_server *made = NULL;
+    int rc = server_begin(&made, config, reason);
+    if (rc != 0) {
         return rc;
     }
     rc = fw_server_cluster_open(made, reason);
@@ -683,6 +706,7 @@ void fw_server_destroy(struct fw_server *server)
     fw_large_files_end(&server->large);
     fw_image_claim_release(&server->image_claim);
     fw_mutex_fini(&server->lock);
+    fw_quota_fini(&server->quota);
     fw_crowd_fini(&server->crowd);
     fw_metrics_fini(&server->metrics);
     free(server);

@@ -33,6 +33,7 @@
 #include "server/image_claim.h"
 #include "server/large.h"
 #include "server/options.h"
+#include "server/quota.h"
 #include "server/replication.h"
 #include "server/sweeper.h"
 #include "server/tenancy.h"
@@ -117,6 +118,7 @@ struct fw_server {
     _Atomic uint64_t counted_before[FW_SERVER_COUNTERS];
 
     struct fw_crowd crowd; /* All connections, for any thread. */
+    struct fw_quota quota;
 
     struct fw_mutex lock;     /* FW_RANK_SERVER; guards what follows. */
     struct fw_ruling *ruling; /* The newest. */

@@ -68,6 +68,16 @@ static void rows_delays(const struct rows *rows, const struct fw_tenant_figures 
     }
 }
 
+static void rows_connections(const struct rows *rows, struct fw_server *server, uint32_t tenant)
+{
+    struct fw_quota_tenant quota;
+    fw_quota_read(&server->quota, tenant, &quota);
+    row_number(rows, "connections", quota.count);
+    row_number(rows, "connections_limit", quota.limit);
+    row_number(rows, "connections_guaranteed", quota.guaranteed);
+    row_number(rows, "connections_refused", quota.refused);
+}
+
 static void rows_tenant(const struct rows *rows, const struct fw_tenant_config *due,
                         const struct fw_tenant_figures *figures, uint64_t cost_all)
 {
@@ -139,6 +149,7 @@ void fw_server_stats_tenants(struct fw_server *server, struct fw_stat_walk *walk
         struct fw_tenant_figures figures;
         fw_tenants_read(server->tenants, shown, &due, &figures);
         rows_tenant(&rows, &due, &figures, walk->sum);
+        rows_connections(&rows, server, shown);
         bool has_rules = shown < ruling->tenant_count && ruling->texts[shown] != NULL;
         row(&rows, "match",
             has_rules && ruling->texts[shown][0] != '\0' ? ruling->texts[shown] : "-");

@@ -120,12 +120,54 @@ int fw_tenancy_check_slaves(const struct fw_tenant_sections *sections,
     return 0;
 }
 
+int fw_tenancy_check_connections(const struct fw_tenant_sections *sections, uint64_t limit,
+                                 struct fw_reason *reason)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sections->count; i++) {
+        const struct fw_tenant_section *section = sections->sections[i];
+        uint64_t guaranteed = section->connections_guaranteed;
+        sum += guaranteed;
+        if (section->connections != 0 && guaranteed > section->connections) {
+            return fw_reason_set(reason, -EINVAL,
+                                 "[tenant %s] connections-guaranteed = %" PRIu64
+                                 " is more than connections = %" PRIu64,
+                                 section->due.name, guaranteed, section->connections);
+        }
+        if (sum > limit) {
+            return fw_reason_set(reason, -EINVAL,
+                                 "[tenant %s] connections-guaranteed = %" PRIu64
+                                 ": with those before it more than --conn-limit %" PRIu64,
+                                 section->due.name, guaranteed, limit);
+        }
+    }
+    return 0;
+}
+
+/* What each tenant that has a number may have; those without a section share what is left. */
+static void quota_tell(struct fw_server *server, const struct fw_tenant_sections *sections)
+{
+    uint32_t count = fw_tenants_count(server->tenants);
+    for (uint32_t i = 0; i < count; i++) {
+        fw_quota_set(&server->quota, i, 0, 0);
+    }
+    for (size_t i = 0; i < sections->count; i++) {
+        const struct fw_tenant_section *section = sections->sections[i];
+        int number = fw_tenants_find(server->tenants, section->due.name);
+        fw_quota_set(&server->quota, (uint32_t)number, (uint32_t)section->connections,
+                     (uint32_t)section->connections_guaranteed);
+    }
+}
+
 /* With one user, the caller. */
 static int ruling_create(struct fw_ruling **made, const struct fw_tenant_sections *sections,
                          const struct fw_server *server, struct fw_reason *reason)
 {
     struct fw_tenants *tenants = server->tenants;
     int rc = fw_tenancy_check_slaves(sections, &server->config.repl, reason);
+    if (rc == 0) {
+        rc = fw_tenancy_check_connections(sections, server->config.connections, reason);
+    }
     if (rc != 0) {
         return rc;
     }
@@ -267,8 +309,23 @@ int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason)
         fw_tenants_destroy(server->tenants);
         return rc;
     }
+    quota_tell(server, sections);
     fw_tenant_metrics_begin(&server->tenant_metrics, &server->metrics, server->tenants);
     return 0;
+}
+
+uint32_t fw_tenancy_of_accepted(const struct fw_server *server, const struct fw_listener *listener,
+                                int fd)
+{
+    const struct fw_rules *rules = server->ruling->rules; /* This thread alone changes it. */
+    struct fw_address peer;
+    struct fw_rule_scope scope;
+    struct fw_rule_facts facts = {.listener = &listener->address};
+    if (fw_rules_look_at_peers(rules) && fw_listener_peer(listener, fd, &peer) == 0) {
+        facts.peer = &peer;
+    }
+    fw_rules_scope(rules, &facts, &scope);
+    return fw_rules_judge_connection(rules, &scope).tenant;
 }
 
 void fw_tenancy_check_listeners(struct fw_server *server)
@@ -303,10 +360,12 @@ int fw_tenancy_change(struct fw_server *server, const struct fw_tenant_sections 
                       enum fw_sched_policy_number policy, struct fw_reason *reason)
 {
     struct fw_ruling *ruling = NULL;
-    int rc = ruling_create(&ruling, sections != NULL ? sections : &no_sections, server, reason);
+    sections = sections != NULL ? sections : &no_sections;
+    int rc = ruling_create(&ruling, sections, server, reason);
     if (rc != 0) {
         return rc;
     }
+    quota_tell(server, sections);
     fw_mutex_lock(&server->lock);
     struct fw_ruling *old = server->ruling;
     server->ruling = ruling;

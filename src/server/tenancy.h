@@ -30,6 +30,7 @@
 #include "sched/rules.h"
 #include "sched/tenant_options.h"
 
+struct fw_listener;
 struct fw_repl_config;
 struct fw_server;
 struct fw_server_core;
@@ -50,6 +51,10 @@ FW_MUST_CHECK int fw_tenancy_check_slaves(const struct fw_tenant_sections *secti
                                           const struct fw_repl_config *config,
                                           struct fw_reason *reason);
 
+/* Whether all places that are guaranteed to tenants are there. 0, or -EINVAL with the reason. */
+FW_MUST_CHECK int fw_tenancy_check_connections(const struct fw_tenant_sections *sections,
+                                               uint64_t limit, struct fw_reason *reason);
+
 /* Makes the tenants and the first ruling of server->config. */
 FW_MUST_CHECK int fw_tenancy_init(struct fw_server *server, struct fw_reason *reason);
 /* No core is left. */
@@ -61,6 +66,10 @@ FW_MUST_CHECK int fw_tenancy_change(struct fw_server *server,
                                     enum fw_sched_policy_number policy, struct fw_reason *reason);
 /* The same thread, when it drains: rates hold no longer. */
 void fw_tenancy_open_up(struct fw_server *server);
+
+/* Whose a connection is that was just accepted. The thread that runs the server. */
+uint32_t fw_tenancy_of_accepted(const struct fw_server *server, const struct fw_listener *listener,
+                                int fd);
 
 /* It listens: tells the log of rules that name a listener which the server does not have. */
 void fw_tenancy_check_listeners(struct fw_server *server);

@@ -120,6 +120,8 @@ WRONG = [
     ("[repl]\nack = 1\n", 2),
     ("[repl]\nenable = yes\nslaves = 1\nack = 2\n", 4),
     ("[tenant a]\nrepl-ack = 1\n", 2),
+    ("[server]\nconn-limit = 60\n[tenant a]\nconnections-guaranteed = 61\n", 4),
+    ("[tenant a]\nconnections = 5\nconnections-guaranteed = 6\n", 3),
     # In lists of several lines it is the line of the item.
     ("[server]\nlisten = 127.0.0.1:x, 127.0.0.1:0\nlisten = [::1]:0\n", 2),
     ("[repl]\nenable = yes\nlisten = 127.0.0.1:0\n[server]\nlisten = 127.0.0.1:0\n  listen = 1.2.3\nlisten = 127.0.0.1:0\n", 6),

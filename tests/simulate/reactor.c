@@ -223,9 +223,9 @@ static void backend_take(struct fw_stream *stream)
     socket->changed = NULL;
 }
 
-static int backend_peer(const struct fw_stream *stream, struct fw_address *peer)
+static int backend_peer(int fd, struct fw_address *peer)
 {
-    const struct sim_socket *socket = socket_of(&stream->source);
+    const struct sim_socket *socket = sim_socket_get(fd);
     if (socket->peer == NULL) {
         return -ENOTCONN;
     }
