@@ -215,6 +215,17 @@ static void metric_visit(struct fw_metrics *metrics, struct fw_metric_module *mo
     visit(&value, context);
 }
 
+void fw_metrics_visit_table(struct fw_metrics *metrics, const struct fw_metric_table *table,
+                            fw_metric_visit visit, void *context)
+{
+    fw_mutex_lock(&metrics->lock);
+    struct fw_metric_module *module = *module_place(metrics, table);
+    for (size_t i = 0; module != NULL && i < table->row_count; i++) {
+        metric_visit(metrics, module, &table->rows[i], visit, context);
+    }
+    fw_mutex_unlock(&metrics->lock);
+}
+
 void fw_metrics_visit(struct fw_metrics *metrics, fw_metric_visit visit, void *context)
 {
     fw_mutex_lock(&metrics->lock);

@@ -227,3 +227,6 @@ void fw_metrics_remove_collector(struct fw_metrics *metrics, struct fw_metric_co
  */
 void fw_metrics_visit(struct fw_metrics *metrics, fw_metric_visit visit, void *context)
     FW_EXCLUDES(metrics->lock);
+/* The same for the metrics of one module. */
+void fw_metrics_visit_table(struct fw_metrics *metrics, const struct fw_metric_table *table,
+                            fw_metric_visit visit, void *context) FW_EXCLUDES(metrics->lock);

@@ -124,6 +124,7 @@ enum fw_parsed fw_binary_stat(struct fw_binary *request)
     struct stat stat = {.request = request};
     if (key_begins(request, "reset")) {
         fw_stats_reset(request->local->cache);
+        request->input->keys += FW_SESSION_COST_STATS;
         return stat_send(&stat);
     }
     if (key_begins(request, "detail")) {

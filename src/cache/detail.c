@@ -9,10 +9,11 @@
 #include "base/hash.h"
 #include "base/text.h"
 
-/* Under the lock: 16 buckets have 40 prefixes if there are as many as there may be. */
-enum { DELIMITER = ':', LINE_SIZE = FW_ITEM_KEY_MAX + 128, BUCKETS_PER_STEP = 16 };
-
-static_assert(FW_DETAIL_BUCKETS % BUCKETS_PER_STEP == 0, "the last step is a whole one");
+enum {
+    DELIMITER = ':',
+    LINE_SIZE = FW_ITEM_KEY_MAX + 128,
+    PREFIXES_PER_STEP = 32, /* Shown under the lock; to look at all empty buckets takes less. */
+};
 
 struct fw_detail_prefix {
     struct fw_detail_prefix *next;
@@ -113,9 +114,9 @@ bool fw_detail_visit(struct fw_detail *detail, uint64_t *next,
 {
     char line[LINE_SIZE];
     struct fw_text text;
-    uint64_t end = *next + BUCKETS_PER_STEP;
+    uint32_t shown = 0;
     fw_mutex_lock(&detail->lock);
-    for (; *next < end; (*next)++) {
+    for (; *next < FW_DETAIL_BUCKETS && shown < PREFIXES_PER_STEP; (*next)++) {
         for (const struct fw_detail_prefix *prefix = detail->buckets[*next]; prefix != NULL;
              prefix = prefix->next) {
             fw_text_init(&text, line, sizeof line);
@@ -124,6 +125,7 @@ bool fw_detail_visit(struct fw_detail *detail, uint64_t *next,
             fw_text_printf(&text, " get %" PRIu64 " hit %" PRIu64 " set %" PRIu64 " del %" PRIu64,
                            prefix->reads, prefix->hits, prefix->sets, prefix->deletes);
             visit(context, line, text.length);
+            shown++;
         }
     }
     fw_mutex_unlock(&detail->lock);

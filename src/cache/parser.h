@@ -26,7 +26,7 @@ struct fw_input {
      * one call takes the others off.
      */
     uint32_t budget;
-    uint32_t keys;       /* Looked up so far by gets of several; parsers add. */
+    uint32_t keys;       /* Looked up so far by gets of several, and work like it; parsers add. */
     const char *fetched; /* What is ahead was looked at as far as that: fw_look_ahead(). */
 };
 
@@ -137,7 +137,8 @@ struct fw_listing {
                            struct fw_listing *listing);
     void (*fini)(struct fw_listing *listing);
     uint64_t cursor;
-    char state[]; /* The parser's. */
+    uint32_t work; /* What steps have cost beside what they sent; the session takes it off. */
+    char state[];  /* The parser's. */
 };
 
 /* Begins a list. NULL: no memory. The session is in LISTING then, and steps begin at once. */

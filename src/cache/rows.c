@@ -63,7 +63,9 @@ static enum fw_parsed rows_step(struct fw_session *session, struct fw_cache_loca
             rows->length = 0;
             listing->cursor = 0;
         }
+        size_t before = rows->length;
         self->make = self->make(rows, local, self->state) ? self->make : NULL;
+        listing->work += (uint32_t)((rows->length - before) / FW_SESSION_COST_ROWS);
         if (rows->is_lost) {
             return FW_PARSED_CLOSE;
         }
@@ -97,6 +99,7 @@ bool fw_rows_send(struct fw_rows *rows, struct fw_session *session, fw_rows_make
     }
     listing->step = rows_step;
     listing->fini = rows_listing_fini;
+    listing->work = FW_SESSION_COST_STATS + (uint32_t)(rows->length / FW_SESSION_COST_ROWS);
     struct rows_listing *self = listing_of(listing);
     self->rows = *rows;
     self->make = make;

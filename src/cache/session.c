@@ -296,9 +296,12 @@ static enum fw_parsed run_swallow(struct fw_session *session, struct fw_input *i
     return FW_PARSED;
 }
 
-static enum fw_parsed run_listing(struct fw_session *session, struct fw_cache_local *local)
+static enum fw_parsed run_listing(struct fw_session *session, struct fw_cache_local *local,
+                                  struct fw_input *input)
 {
     enum fw_parsed parsed = session->listing->step(session, local, session->listing);
+    input->keys += session->listing->work;
+    session->listing->work = 0;
     if (parsed == FW_PARSED || parsed == FW_PARSED_CLOSE) {
         session_end_listing(session);
         session->state = FW_SESSION_COMMAND;
@@ -352,7 +355,7 @@ static enum fw_parsed run_state(struct fw_session *session, struct fw_cache_loca
     case FW_SESSION_SWALLOW:
         return run_swallow(session, input);
     case FW_SESSION_LISTING:
-        return run_listing(session, local);
+        return run_listing(session, local, input);
     case FW_SESSION_CLOSED:
         return FW_PARSED_CLOSE;
     }

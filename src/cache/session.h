@@ -101,16 +101,25 @@ struct fw_session_step {
     size_t consumed;   /* Of the input. The rest is given again, with more behind it. */
     size_t wanted;     /* INPUT: so many bytes, counted from there, make a new run worth while. */
     uint32_t commands; /* How many began. */
-    uint32_t keys;     /* Those of gets of several; a single one is counted with its command. */
+    uint32_t keys;     /* Those of gets of several (a single one is counted with its command), and
+                          what `stats` and lists cost. */
     enum fw_session_end end;
 };
 
-enum { FW_SESSION_COST_BYTES = 1024 };
+enum {
+    FW_SESSION_COST_BYTES = 1024,
+    FW_SESSION_COST_STATS = 32, /* Of `stats`, beside its rows: it adds up what all cores count. */
+    FW_SESSION_COST_ROWS = 16,  /* So many bytes of rows cost 1. */
+};
 
 /*
  * The unit that tenants' rates and shares are counted in: 1 for a command, 1 for each key of a get
  * of several, 1 for each KiB that was received or sent. These take about the same time; what a
  * system call takes beside them is not counted, since it is nobody's choice how much comes at once.
+ *
+ * Rows of `stats` are dear, as they are made and not only sent: 1 for each 16 bytes, which is
+ * half a row, and lists of keys cost 1 for each item that they look at. These come with `keys`, so
+ * that a run ends after them as it does after many keys: a pipeline of `stats` has its turns too.
  */
 static inline uint32_t fw_session_cost(uint32_t commands, uint32_t keys, uint64_t bytes)
 {

@@ -26,16 +26,13 @@ struct sums {
 static void sums_add(const struct fw_metric_value *value, void *context)
 {
     struct sums *sums = context;
-    const struct fw_metric_table *table = &fw_cache_metric_table;
-    if (value->row >= table->rows && value->row < table->rows + table->row_count) {
-        sums->counted[value->row - table->rows] = value->counter;
-    }
+    sums->counted[value->row - fw_cache_metric_table.rows] = value->counter;
 }
 
 static void sums_make(struct fw_cache *cache, struct sums *sums)
 {
     *sums = (struct sums){0};
-    fw_metrics_visit(cache->registry, sums_add, sums);
+    fw_metrics_visit_table(cache->registry, &fw_cache_metric_table, sums_add, sums);
     fw_table_totals(cache->table, &sums->totals);
     sums->table[TOTAL_ITEMS] = sums->totals.total_items;
     sums->table[EVICTIONS] = sums->totals.evictions;

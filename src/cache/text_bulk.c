@@ -130,6 +130,7 @@ static enum fw_parsed bulk_step(struct fw_session *session, struct fw_cache_loca
     uint64_t length_max = fw_reply_length(&local->reply) + STEP_BYTES;
     bulk->local = local;
     for (uint32_t i = 0; i < STEP_BUCKETS_MAX && !bulk->walk.is_done; i++) {
+        listing->work++;
         if (!bulk_advance(bulk) || fw_reply_length(&local->reply) >= length_max) {
             return FW_PARSED_OUTPUT;
         }

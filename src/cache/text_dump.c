@@ -30,10 +30,11 @@ typedef void dump_append(struct fw_text *text, const struct dump *dump, const st
 struct dump {
     struct fw_cache_local *local;
     dump_append *append;
-    bool is_full;   /* The reply is. */
-    uint32_t limit; /* How many more items are shown; of cachedump. */
-    uint32_t shown; /* Of the present bucket's items, in steps before. */
-    uint32_t seen;  /* Of the present bucket's items, in this step. */
+    bool is_full;       /* The reply is. */
+    uint32_t limit;     /* How many more items are shown; of cachedump. */
+    uint32_t shown;     /* Of the present bucket's items, in steps before. */
+    uint32_t seen;      /* Of the present bucket's items, in this step. */
+    uint32_t looked_at; /* Items, in this step, whether they were shown or not. */
     uint8_t prefix_length;
     char prefix[FW_ITEM_KEY_MAX]; /* Only keys that begin so; of keys. */
 };
@@ -108,6 +109,7 @@ static void dump_visit(struct fw_item *item, void *context)
     struct dump *dump = context;
     struct fw_reply *reply = &dump->local->reply;
     char *room = fw_reply_room(reply, LINE_SIZE);
+    dump->looked_at++;
     if (dump->is_full || dump->limit == 0 || item->key_length < dump->prefix_length ||
         memcmp(item->key, dump->prefix, dump->prefix_length) != 0) {
         return;
@@ -139,6 +141,7 @@ static enum fw_parsed dump_step(struct fw_session *session, struct fw_cache_loca
     bool is_round = dump->limit == 0;
     dump->local = local;
     dump->is_full = false;
+    dump->looked_at = 0;
     for (uint32_t i = 0; i < BUCKETS_PER_STEP_MAX && !is_round && !dump->is_full; i++) {
         uint64_t cursor = listing->cursor;
         dump->seen = 0;
@@ -148,6 +151,7 @@ static enum fw_parsed dump_step(struct fw_session *session, struct fw_cache_loca
             listing->cursor = cursor;
         }
     }
+    listing->work += 1 + dump->looked_at;
     bool is_done = !dump->is_full && (is_round || dump->limit == 0);
     if (!is_done || fw_reply_room(&local->reply, LINE_SIZE) == NULL) {
         return FW_PARSED_OUTPUT;

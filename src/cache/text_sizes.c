@@ -84,6 +84,7 @@ static enum fw_parsed sizes_step(struct fw_session *session, struct fw_cache_loc
     if (!sizes->is_counted) {
         sizes->is_counted =
             fw_table_visit(local->table, &listing->cursor, BUCKETS_PER_STEP, sizes_visit, sizes);
+        listing->work += BUCKETS_PER_STEP;
         if (!sizes->is_counted) {
             return FW_PARSED_OUTPUT;
         }

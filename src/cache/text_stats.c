@@ -81,6 +81,7 @@ enum fw_parsed fw_command_stats(struct fw_text_line *line)
     struct showing showing = {.group = ""};
     if (FW_LINE_HAS(line, 1, "reset")) {
         fw_stats_reset(line->local->cache);
+        line->input->keys += FW_SESSION_COST_STATS;
         FW_TEXT_ANSWER(line, "RESET");
         return FW_PARSED;
     }
