@@ -343,13 +343,21 @@ static bool show_is_ready(void *context)
     return fw_server_is_ready(context);
 }
 
+/* Half of the descriptors that clients leave; administrators, slaves and files get the others. */
+static uint32_t serve_http_places(const struct serve *serve)
+{
+    uint64_t places = fw_server_files_kept(serve->server.descriptors) / 2;
+    return (uint32_t)(places > 2 ? places : 2);
+}
+
 static int serve_open_http(const struct serve *serve, struct fw_server *server,
                            struct fw_http **http, struct fw_reason *reason)
 {
     const struct fw_http_shown shown = {.metrics = fw_server_metrics(server),
                                         .stats = show_stats,
                                         .is_ready = show_is_ready,
-                                        .context = server};
+                                        .context = server,
+                                        .places = serve_http_places(serve)};
     *http = NULL;
     if (serve->http.listen == NULL) {
         return 0;

@@ -15,9 +15,12 @@
 #include "io/clock.h"
 
 /* Twice as many connections as places: who is displaced is open for a moment longer. */
-enum { PLACES = 32, CONNECTIONS = 2 * PLACES, MEMORY = 16 << 10, PATIENCE_S = 10 };
-#define DEADLINE_NS (20 * (int64_t)FW_NS_PER_S)
-#define LOOK_NS     ((int64_t)FW_NS_PER_S)
+enum { MEMORY = 16 << 10, PATIENCE_S = 10 };
+
+/* That are open at the same time: some that were displaced are still being closed. */
+#define CONNECTIONS(places) ((places) + (places) / 4 + 2)
+#define DEADLINE_NS         (20 * (int64_t)FW_NS_PER_S)
+#define LOOK_NS             ((int64_t)FW_NS_PER_S)
 
 struct client {
     int fd;
@@ -28,6 +31,7 @@ struct client {
 struct fw_http {
     struct MHD_Daemon *daemon;
     struct fw_http_shown shown;
+    uint32_t places;
     struct fw_address address;
     bool is_loopback;
     struct fw_parker all_gone; /* Unparked for each client that goes while it is being closed. */
@@ -36,8 +40,8 @@ struct fw_http {
     struct fw_mutex lock; /* Guards what follows. */
     bool is_closing;
     uint32_t client_count;
-    uint32_t shut_count;                /* Of these. */
-    struct client clients[CONNECTIONS]; /* In any order. */
+    uint32_t shut_count;                                /* Of these. */
+    struct client clients[CONNECTIONS(FW_HTTP_PLACES)]; /* In any order. */
 };
 
 /* ---- answers ---- */
@@ -211,10 +215,10 @@ static void clients_displace(struct fw_http *http)
 static void client_came(struct fw_http *http, int fd)
 {
     fw_mutex_lock(&http->lock);
-    if (http->client_count == CONNECTIONS) {
+    if (http->client_count == FW_ARRAY_LENGTH(http->clients)) {
         (void)shutdown(fd, SHUT_RDWR); /* Not while libmicrohttpd keeps to its limit. */
     } else {
-        if (http->client_count - http->shut_count >= PLACES) {
+        if (http->client_count - http->shut_count >= http->places) {
             clients_displace(http);
         }
         struct client *client = &http->clients[http->client_count++];
@@ -368,7 +372,7 @@ static int daemon_start(struct fw_http *http, const struct fw_address *address)
     errno = 0;
     http->daemon = MHD_start_daemon(
         flags, 0, client_admit, http, request_take, http, MHD_OPTION_SOCK_ADDR, &address->any,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS(http->places), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)MEMORY, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)PATIENCE_S,
         MHD_OPTION_NOTIFY_CONNECTION, client_notice, http, MHD_OPTION_NOTIFY_COMPLETED,
         request_over, http, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
@@ -394,6 +398,8 @@ int fw_http_open(struct fw_http **http, const char *address, const struct fw_htt
     fw_mutex_init(&made->lock, FW_RANK_HTTP);
     fw_parker_init(&made->all_gone);
     made->shown = *shown;
+    made->places =
+        shown->places != 0 && shown->places < FW_HTTP_PLACES ? shown->places : FW_HTTP_PLACES;
     made->is_loopback = address_is_loopback(&parsed);
     fw_parker_init(&made->news);
     rc = fw_thread_create(&made->warden, "http", warden_run, made);

@@ -19,9 +19,10 @@
  * scrape costs clients nothing but the processor that it uses.
  *
  * Limits: MEMORY for the head of a request, PATIENCE_S without progress, DEADLINE_NS for a request
- * and its answer, however slowly they come and go. There are PLACES for clients. Who comes while
- * all are taken displaces the one whose request has taken longest: so a health check, which takes
- * no time, gets in whoever else is there. Bodies are refused.
+ * and its answer, however slowly they come and go. There are FW_HTTP_PLACES for clients, or fewer
+ * if there are few descriptors; a quarter more may be open while they are being closed. Who comes
+ * while all are taken displaces the one whose request has taken longest: so a health check, which
+ * takes no time, gets in whoever else is there. Bodies are refused.
  *
  * Why libmicrohttpd: parsing HTTP by hand is a classic of avoidable holes, and it is small, in
  * Debian, and fit to be embedded. It brings its own sockets, so the simulator does not run it. Why
@@ -36,7 +37,7 @@
 #include "base/metrics.h"
 #include "base/reason.h"
 
-enum { FW_HTTP_PORT = 11280 };
+enum { FW_HTTP_PORT = 11280, FW_HTTP_PLACES = 32 };
 
 typedef void (*fw_http_emit)(void *context, const char *name, const char *value);
 
@@ -47,6 +48,7 @@ struct fw_http_shown {
     bool (*stats)(void *context, const char *group, fw_http_emit emit, void *emit_context);
     bool (*is_ready)(void *context);
     void *context;
+    uint32_t places; /* For clients; 0: FW_HTTP_PLACES. */
 };
 
 struct fw_http;

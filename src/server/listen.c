@@ -10,6 +10,7 @@
 #include "io/address.h"
 #include "io/clock.h"
 #include "io/process.h"
+#include "server/server.h"
 #include "server/state.h"
 
 FW_LOG_MODULE_USE(server);
@@ -281,12 +282,18 @@ static int listen_on_list(struct fw_server *server, const struct fw_option_list 
     return rc;
 }
 
+uint64_t fw_server_files_kept(uint64_t descriptors)
+{
+    uint64_t part = descriptors / FW_LISTEN_RESERVE_PART;
+    return descriptors > 0 && part < FW_LISTEN_RESERVE ? part : FW_LISTEN_RESERVE;
+}
+
 int fw_listen_open(struct fw_server *server, struct fw_reason *reason)
 {
     const struct fw_server_config *config = &server->config;
-    uint64_t reserve = config->descriptors / FW_LISTEN_RESERVE_PART;
-    reserve = reserve < FW_LISTEN_RESERVE ? reserve : FW_LISTEN_RESERVE;
-    server->files_max = config->descriptors > 0 ? config->descriptors - reserve : UINT64_MAX;
+    server->files_max = config->descriptors > 0
+                            ? config->descriptors - fw_server_files_kept(config->descriptors)
+                            : UINT64_MAX;
     int rc = 0;
     if (config->unix_socket != NULL) {
         rc = listen_on_text(server, config->unix_socket, FW_PROTOCOL_UNKNOWN, reason);

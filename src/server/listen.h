@@ -17,13 +17,14 @@ struct fw_server;
 /*
  * When descriptors run out. A listener that cannot accept pauses for FW_LISTEN_RETRY_NS and then
  * tries again, and the log is told once in FW_LISTEN_TELL_NS at most, for all listeners together.
- * Those of clients stop earlier, while FW_LISTEN_RESERVE descriptors are free (an eighth of all if
- * few are allowed): administrators, health checks, slaves and files get these. The system gives the
- * lowest number that is free, so the number of a new descriptor says how many are left.
+ * Those of clients stop earlier, while FW_LISTEN_RESERVE descriptors are free (a quarter of all if
+ * few are allowed): administrators, health checks, slaves and files get these. HTTP takes half of
+ * them at most, so that it leaves some for the others. The system gives the lowest number that is
+ * free, so the number of a new descriptor says how many are left.
  */
 #define FW_LISTEN_RETRY_NS ((int64_t)FW_NS_PER_S)
 #define FW_LISTEN_TELL_NS  (60 * (int64_t)FW_NS_PER_S)
-enum { FW_LISTEN_RESERVE = 64, FW_LISTEN_RESERVE_PART = 8 };
+enum { FW_LISTEN_RESERVE = 64, FW_LISTEN_RESERVE_PART = 4 };
 
 /* What a client is told that is one too many, as memcached does. */
 #define FW_LISTEN_REFUSAL "ERROR Too many open connections\r\n"

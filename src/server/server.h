@@ -82,6 +82,9 @@ bool fw_server_visit_stats(struct fw_server *server, const char *group,
                            void (*emit)(void *context, const char *name, const char *value),
                            void *context);
 
+/* Of so many descriptors (0: unknown), how many its clients leave for everything else. */
+uint64_t fw_server_files_kept(uint64_t descriptors);
+
 /* Does it take clients? Any thread. */
 bool fw_server_is_ready(const struct fw_server *server);
 
