@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+#include "io/random.h"
+
 enum { WORD_BITS = 64, LENGTH_WORDS = FW_RULE_PREFIX_MAX / WORD_BITS + 1 };
 
 /* The rules of one prefix, in a hash table with open addressing; empty if `length` is 0. */
@@ -20,6 +23,7 @@ struct fw_rules {
     struct fw_rule_verdict fallback;
     uint8_t conditions; /* All that occur. */
     uint32_t count;
+    uint64_t seed; /* Of the hash: clients choose what is hashed. */
     struct fw_rule *rules;
     uint32_t *next;   /* Of the same prefix; FW_RULE_NONE: none. */
     uint32_t *logins; /* Of each rule with a login: its number, from 1. */
@@ -30,37 +34,13 @@ struct fw_rules {
     char texts[];
 };
 
-/* ---- the hash of every beginning of a key, in one pass --------------------------------------- */
-
-/* FNV-1a: a step for each byte, and whatever was hashed so far is a hash of what was seen so far.
- */
-#define HASH_START UINT64_C(0xcbf29ce484222325)
-
-static inline uint64_t hash_step(uint64_t hash, char byte)
-{
-    return (hash ^ (uint8_t)byte) * UINT64_C(0x100000001b3);
-}
-
-/* The low bits of a product know the low bits of the factors only. */
-static inline uint32_t hash_place(const struct fw_rules *rules, uint64_t hash)
-{
-    return (uint32_t)(hash ^ (hash >> 32)) & rules->prefix_mask;
-}
-
-static uint64_t hash_of(const char *text, size_t length)
-{
-    uint64_t hash = HASH_START;
-    for (size_t i = 0; i < length; i++) {
-        hash = hash_step(hash, text[i]);
-    }
-    return hash;
-}
+/* ---- prefixes -------------------------------------------------------------------------------- */
 
 /* The place of a prefix, or the empty one where it would be. */
 static inline struct prefix *prefix_find(const struct fw_rules *rules, uint64_t hash,
                                          const char *text, uint32_t length)
 {
-    uint32_t place = hash_place(rules, hash);
+    uint32_t place = (uint32_t)hash & rules->prefix_mask;
     for (;;) {
         struct prefix *prefix = &rules->prefixes[place];
         if (prefix->length == 0 || (prefix->hash == hash && prefix->length == length &&
@@ -76,7 +56,7 @@ static inline struct prefix *prefix_find(const struct fw_rules *rules, uint64_t 
 static void prefix_add(struct fw_rules *rules, uint32_t index)
 {
     const struct fw_rule *rule = &rules->rules[index];
-    uint64_t hash = hash_of(rule->prefix, rule->prefix_length);
+    uint64_t hash = fw_hash(rule->prefix, rule->prefix_length, rules->seed);
     struct prefix *prefix = prefix_find(rules, hash, rule->prefix, rule->prefix_length);
     if (prefix->length == 0) {
         *prefix = (struct prefix){.hash = hash,
@@ -147,6 +127,11 @@ int fw_rules_create(struct fw_rules **made, const struct fw_rule *list, size_t c
     if (count > FW_RULES_MAX) {
         return -E2BIG;
     }
+    uint64_t seed;
+    int rc = fw_random_seed(&seed);
+    if (rc != 0) {
+        return rc;
+    }
     size_t text_size = 0;
     for (size_t i = 0; i < count; i++) {
         text_size += (size_t)list[i].login_length + list[i].prefix_length;
@@ -157,6 +142,7 @@ int fw_rules_create(struct fw_rules **made, const struct fw_rule *list, size_t c
         return -ENOMEM;
     }
     rules->fallback = fallback;
+    rules->seed = seed;
     rules->count = (uint32_t)count;
     rules->prefix_mask = places - 1;
     /* One more of each, so that none asks for nothing. */
@@ -338,11 +324,13 @@ struct fw_rule_verdict fw_rules_classify(const struct fw_rules *rules,
 {
     uint32_t best = scope->first[class];
     uint32_t end = length < rules->length_max ? (uint32_t)length : rules->length_max;
-    uint64_t hash = HASH_START;
-    for (uint32_t i = 0; i < end; i++) {
-        hash = hash_step(hash, key[i]);
-        uint32_t seen = i + 1;
-        if ((rules->lengths[seen / WORD_BITS] >> (seen % WORD_BITS) & 1) != 0) {
+    for (uint32_t word = 0; word <= end / WORD_BITS; word++) {
+        for (uint64_t bits = rules->lengths[word]; bits != 0; bits &= bits - 1) {
+            uint32_t seen = word * WORD_BITS + (uint32_t)__builtin_ctzll(bits);
+            if (seen > end) {
+                break;
+            }
+            uint64_t hash = fw_hash(key, seen, rules->seed);
             const struct prefix *prefix = prefix_find(rules, hash, key, seen);
             if (prefix->length != 0) {
                 best = prefix_judge(rules, prefix, scope, class, best);

@@ -20,8 +20,9 @@
  * What is known of a connection (listener, address, login) is looked at once, when it is accepted
  * and again when it has logged in. That leaves in its *scope* the first rule for each class of
  * command, of those that do not look at the key. If some look at it, each request is classified by
- * fw_rules_classify(): one pass over the beginning of the key, with a look into a hash table at
- * each length that some rule's prefix has, however many rules there are.
+ * fw_rules_classify(): for each length that some rule's prefix has, the beginning of the key is
+ * looked up in a hash table, however many rules there are. The hash has a seed that nobody else
+ * knows, as clients choose the keys.
  *
  * Ownership: a set of rules is made from parsed ones, copies their texts, and is constant. A scope
  * is the connection's and belongs to the rules it was made with; it refers to the listener's
@@ -88,7 +89,7 @@ struct fw_rules;
 
 /*
  * Makes a set of rules in this order; `fallback` is what is said where none holds. Returns 0,
- * -E2BIG (more than FW_RULES_MAX) or -ENOMEM.
+ * -E2BIG (more than FW_RULES_MAX), -ENOMEM, or why there is no random seed.
  */
 FW_MUST_CHECK int fw_rules_create(struct fw_rules **rules, const struct fw_rule *list, size_t count,
                                   struct fw_rule_verdict fallback);

@@ -343,8 +343,28 @@ static void test_like_the_model(void **state)
     assert_true(decided > MODEL_REQUESTS); /* Not always by the first few. */
 }
 
+static uint32_t seed_count;
+
+static uint64_t seed_next(void)
+{
+    return ++seed_count;
+}
+
+/* Clients choose the keys that are looked up: each set of rules hashes them in its own way. */
+static void test_seed(void **state)
+{
+    (void)state;
+    uint32_t before = seed_count;
+    struct fw_rules *rules = MAKE("prefix a", "prefix ab");
+    assert_int_equal(seed_count, before + 1);
+    assert_int_equal(judge(rules, AS(NULL), FW_RULE_READ, "abc"), 1);
+    fw_rules_destroy(rules);
+}
+
 int main(void)
 {
+    static const struct fw_random_hooks hooks = {.seed = seed_next};
+    fw_random_hooks = &hooks;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_listener),
         cmocka_unit_test(test_address),
@@ -352,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_none_and_the_verdict),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_like_the_model),
+        cmocka_unit_test(test_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
