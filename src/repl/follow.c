@@ -66,6 +66,18 @@ static bool follow_is_fetching(const struct fw_repl_follow *follow)
     return atomic_load(&follow->repl->is_fetching);
 }
 
+/* Does it want to know what a slave has, and not even that? */
+static bool follow_is_looking(const struct fw_repl_follow *follow)
+{
+    return follow_is_fetching(follow) && follow->repl->look_ns > 0;
+}
+
+/* For how long the other side may say nothing. */
+static int64_t follow_timeout(const struct fw_repl_follow *follow)
+{
+    return follow_is_looking(follow) ? follow->repl->look_ns : follow->repl->config.timeout_ns;
+}
+
 static enum fw_step follow_end(struct fw_repl_follow *follow, int error)
 {
     follow->error = error;
@@ -198,7 +210,7 @@ static enum fw_step follow_connect(struct fw_repl_follow *follow)
         fw_repl_count(&follow->repl->metrics.connects, 1);
         return fw_fom_goto(fom, FOLLOW_GREET);
     }
-    int64_t deadline = follow->heard_ns + follow->repl->config.timeout_ns;
+    int64_t deadline = follow->heard_ns + follow_timeout(follow);
     if (fw_fom_now(fom) >= deadline) {
         return follow_end(follow, -ETIMEDOUT);
     }
@@ -303,10 +315,14 @@ static bool follow_would_lose(const struct fw_repl_follow *follow,
         return false;
     }
     if (about->origin == atomic_load_explicit(&followed->origin, memory_order_relaxed)) {
-        return about->parent_history ==
-                   atomic_load_explicit(&followed->history, memory_order_relaxed) &&
-               about->parent_position <
+        if (about->parent_history ==
+            atomic_load_explicit(&followed->history, memory_order_relaxed)) {
+            return about->parent_position <
                    atomic_load_explicit(&followed->position, memory_order_relaxed);
+        }
+        if (about->server == atomic_load_explicit(&followed->server, memory_order_relaxed)) {
+            return false; /* The same as before, which only has a new log. */
+        }
     }
     fw_table_totals(follow->local->cache->table, &totals);
     return about->items < totals.items - totals.items / FEWER_OF;
@@ -317,6 +333,13 @@ static int follow_judge_about(struct fw_repl_follow *follow, const struct fw_rep
 {
     const struct fw_repl_about about = fw_repl_about_read(message);
     int rc = follow_measure(follow, message);
+    if (rc == 0 && follow_is_fetching(follow)) {
+        follow->repl->found = (struct fw_repl_found){.history = about.parent_history,
+                                                     .position = about.parent_position,
+                                                     .number = about.number};
+        follow->is_done = follow_is_looking(follow);
+        rc = follow->is_done ? -ECANCELED : 0;
+    }
     bool is_held = rc == 0 && follow_would_lose(follow, &about);
     if (is_held) {
         follow_set_hindrance(follow, -EEXIST);
@@ -325,6 +348,7 @@ static int follow_judge_about(struct fw_repl_follow *follow, const struct fw_rep
         atomic_store(&follow->repl->accepts, false);
     }
     follow->origin = about.origin;
+    follow->server = about.server;
     atomic_store(&follow->repl->followed.is_held, is_held);
     return rc;
 }
@@ -457,6 +481,9 @@ static int follow_greeted(struct fw_repl_follow *follow, const struct fw_repl_me
         message->version == FW_REPL_VERSION) {
         follow->input_begin += (uint32_t)message->size;
         follow->is_greeted = true;
+        if (message->start == FW_REPL_NOTHING) {
+            return -ENODATA;
+        }
         return (message->knows & (uint32_t)FW_REPL_KNOWS_MEMORY) != 0 ? 0 : 1;
     }
     if (is_others && follow->repl->config.admits_others) {
@@ -499,7 +526,7 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
         }
     }
     bool admits_others = follow->repl->config.admits_others;
-    int64_t patience_ns = admits_others ? GREETING_NS : follow->repl->config.timeout_ns;
+    int64_t patience_ns = admits_others ? GREETING_NS : follow_timeout(follow);
     int64_t deadline = follow->heard_ns + patience_ns;
     if (fw_fom_now(fom) < deadline) {
         return fw_fom_wait_until(fom, FOLLOW_GREET, deadline);
@@ -541,6 +568,7 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
                 FW_LOG(repl, NOTICE, "the copy is whole");
             }
             atomic_store_explicit(&followed->origin, follow->origin, memory_order_relaxed);
+            atomic_store_explicit(&followed->server, follow->server, memory_order_relaxed);
             atomic_store(&followed->is_torn, false);
             follow_set_hindrance(follow, 0);
         }
@@ -709,6 +737,8 @@ static const char *error_text(int error)
                "not follow; 'fairway admin promote' makes it master, 'fairway admin accept' lets "
                "it "
                "follow and forget them";
+    case -ENODATA:
+        return "it has no whole copy";
     case -ENOSPC:
         return "an item did not fit in the memory of this server, so its copy is not whole";
     case -ECONNABORTED:
@@ -763,6 +793,9 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     if (!follow->is_closing) {
         follow->is_closing = true;
         follow_say_why(follow);
+        if (follow_is_fetching(follow) && !follow->is_done) {
+            follow->repl->found.error = follow->error != 0 ? follow->error : -ECANCELED;
+        }
         if (follow->body != NULL) {
             fw_body_unref(follow->local->table, follow->body);
             follow->body = NULL;

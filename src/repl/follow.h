@@ -57,6 +57,7 @@ struct fw_repl_follow {
     bool is_greeted;  /* The master has answered, and will say what it is. */
     bool is_smaller;  /* It has less memory than the master, and is allowed to. */
     uint64_t origin;  /* Of the items that the master sends. */
+    uint64_t server;  /* Which one that is. */
     bool is_done;     /* It has fetched all that it wanted. */
     bool is_keeping;  /* It drops nothing by itself. */
     int told_error;   /* Why there is no link, as the log was told last; 0: there is one. */

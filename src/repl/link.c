@@ -273,12 +273,26 @@ static uint32_t link_wants(const struct fw_repl_link *link)
     return fw_repl_link_knows(link, FW_REPL_KNOWS_EXPIRY) ? FW_CHANGES_EXPIRED : 0;
 }
 
+/* A peer that this server has nothing for; one that wants to fetch is told so if that is final. */
+static enum fw_step link_refuse(struct fw_repl_link *link)
+{
+    if (link->is_fetched && !fw_repl_has_copy(link->repl)) {
+        const struct fw_repl_greeting greeting = {.start = FW_REPL_NOTHING, .knows = link->knows};
+        fw_repl_put_hello_answer(link->reply, &greeting);
+        (void)link_send(link);
+    }
+    return link_end(link, -ESHUTDOWN);
+}
+
 /* Enters the log, where the slave can go on if it knows the place. */
 static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint64_t position)
 {
     struct fw_repl *repl = link->repl;
     bool can_go_on;
-    int rc = link_may_go_on(link) ? link_take_slot(link) : -ESHUTDOWN;
+    if (!link_may_go_on(link)) {
+        return link_refuse(link);
+    }
+    int rc = link_take_slot(link);
     if (rc != 0) {
         return link_end(link, rc);
     }
@@ -713,6 +727,11 @@ static void link_say_why(const struct fw_repl_link *link)
         fw_repl_count(&metrics->unproven, 1);
         FW_LOG(repl, WARNING,
                "refused %s as a slave: it does not know the secret of --repl-secret-file", peer);
+        break;
+    case -ESHUTDOWN:
+        fw_repl_count(&metrics->refused, link->slot == NULL ? 1 : 0);
+        FW_LOG(repl, NOTICE, "%s %s: this server %s", link->slot == NULL ? "refused" : "left", peer,
+               link->slot == NULL ? "is no master" : "ends, or is no longer master");
         break;
     default:
         FW_LOG(repl, NOTICE, "the link to the slave %s has ended: %s", peer,

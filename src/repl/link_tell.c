@@ -19,13 +19,21 @@ void fw_repl_link_tell_about(struct fw_repl_link *link)
     }
     fw_table_totals(link->local->cache->table, &totals);
     link->told_memory = totals.memory_limit;
-    const struct fw_repl_about about = {
+    struct fw_repl_about about = {
         .memory = totals.memory_limit,
         .items = totals.items,
         .origin = fw_repl_origin(link->repl),
         .parent_history = link->repl->parent_history,
         .parent_position = link->repl->parent_position,
+        .number = fw_table_number(link->local->cache->table),
+        .server = link->repl->own_origin,
     };
+    if (link->is_fetched) { /* It will go on from where this server is. */
+        struct fw_repl_standing standing;
+        fw_repl_standing(link->repl, &standing);
+        about.parent_history = standing.history;
+        about.parent_position = standing.position;
+    }
     fw_repl_put_about(link->reply, &about);
 }
 

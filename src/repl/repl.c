@@ -81,7 +81,7 @@ int fw_repl_admit(struct fw_repl *repl, struct fw_listener *listener, int fd)
     struct fw_fom *fom;
     struct fw_ticket displaced;
     bool is_displacing;
-    if (!atomic_load(&repl->is_master) && !fw_repl_can_be_fetched(repl)) {
+    if (!atomic_load(&repl->is_master) && !fw_repl_is_following(repl)) {
         fw_repl_count(&repl->metrics.refused, 1);
         return -ESHUTDOWN;
     }
@@ -208,6 +208,12 @@ static void parent_note(struct fw_repl *repl)
     repl->parent_history =
         is_whole ? atomic_load_explicit(&followed->history, memory_order_relaxed) : 0;
     repl->parent_position = atomic_load_explicit(&followed->position, memory_order_relaxed);
+    if (is_whole && atomic_load(&repl->is_fetching)) {
+        /* What was fetched is what the slave had of the master that both had before. */
+        repl->parent_history = repl->found.history;
+        repl->parent_position = repl->found.position;
+    }
+    atomic_store(&repl->is_fetching, false);
     if (!is_whole) {
         atomic_store_explicit(&followed->origin, 0, memory_order_relaxed);
     }
@@ -264,17 +270,10 @@ bool fw_repl_can_be_fetched(const struct fw_repl *repl)
            fw_repl_has_copy(repl) && !atomic_load(&repl->is_fetching);
 }
 
-int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave)
-{
-    int rc = fw_repl_follow(repl, slave);
-    atomic_store(&repl->is_fetching, rc == 0);
-    return rc;
-}
-
-int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
+static int follow_start(struct fw_repl *repl, const struct fw_repl_master *master, bool is_fetching)
 {
     struct fw_fom *fom;
-    atomic_store(&repl->is_fetching, false);
+    atomic_store(&repl->is_fetching, is_fetching);
     FW_ASSERT(!fw_repl_is_following(repl));
     fw_changes_forget(repl->changes);
     atomic_store(&repl->must_unfollow, false);
@@ -287,6 +286,7 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
     atomic_store_explicit(&repl->followed.is_other, false, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.is_held, false, memory_order_relaxed);
     atomic_store_explicit(&repl->followed.origin, 0, memory_order_relaxed);
+    atomic_store_explicit(&repl->followed.server, 0, memory_order_relaxed);
     fw_table_keep_expired(repl->host.cache->table, false);
     fw_table_keep_items(repl->host.cache->table, false);
     int rc = fw_fom_create(&fom, repl->host.domain, &repl->follow_type,
@@ -302,6 +302,26 @@ int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
     atomic_store_explicit(&repl->followed.state, FW_REPL_FOLLOW_CONNECTING, memory_order_release);
     fw_fom_start(fom);
     return 0;
+}
+
+bool fw_repl_is_newer(const struct fw_repl_found *first, const struct fw_repl_found *second)
+{
+    return first->history == second->history ? first->position >= second->position
+                                             : first->number >= second->number;
+}
+
+int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave, int64_t look_ns)
+{
+    repl->found = (struct fw_repl_found){.error = -ECANCELED};
+    repl->look_ns = look_ns;
+    int rc = follow_start(repl, slave, true);
+    repl->found.error = rc != 0 ? rc : repl->found.error;
+    return rc;
+}
+
+int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master)
+{
+    return follow_start(repl, master, false);
 }
 
 void fw_repl_unfollow(struct fw_repl *repl)

@@ -38,8 +38,10 @@
  * continues what it has, whatever the histories. One that does not, and has fewer items, was
  * restarted, or is the wrong one: the slave then keeps what it has, and stays without a link, until
  * it is told to accept that (fw_repl_accept()) or to be master itself. The same if a new master of
- * the same origin was behind this slave when it took over. Until then it is not complete, so that
- * no agent chooses it, and confirms nothing.
+ * the same origin was behind this slave when it took over, or when it fetched its items; and if a
+ * server of the same origin that this slave has never followed has fewer items, and does not say
+ * that it went on from this slave's history. Until then it is not complete, so that no agent
+ * chooses it, and confirms nothing.
  *
  * Threads. Links and the follower are foms of the server's domain, on the turn of their core. Jobs
  * collect keys. The rest may be called by anyone, unless it says otherwise.
@@ -105,8 +107,17 @@ struct fw_repl_followed {
     atomic_bool is_other;       /* Its master is none of ours, and does not say how old this is. */
     atomic_bool is_torn;        /* No copy is whole yet: some items are missing, or all. */
     _Atomic uint64_t origin;    /* Of the items, if the copy is whole; 0: not known. */
+    _Atomic uint64_t server;    /* Whose copy it is, if it is whole; 0: not known. */
     atomic_bool is_held;        /* It keeps what it has instead of following its master. */
     _Atomic int hindrance;      /* A negative errno: why that is so, or why there is no link. */
+};
+
+/* What a server that was restarted has found at a slave. */
+struct fw_repl_found {
+    int error;        /* Why it has nothing, or the copy is not whole; 0: the rest is known. */
+    uint64_t history; /* Where the slave is. */
+    uint64_t position;
+    uint64_t number; /* Its next. */
 };
 
 /* Whom a slave follows. */
@@ -143,6 +154,8 @@ struct fw_repl {
     atomic_bool is_urgent;          /* Somebody has waited for slaves to confirm something. */
     atomic_bool must_unfollow;      /* The follower ends. */
     atomic_bool is_fetching;        /* The follower ends when it has a whole copy, or fails. */
+    int64_t look_ns;                /* For so long it looks what a slave has; 0: it fetches. */
+    struct fw_repl_found found;     /* At the slave that was asked last; if no follower is left. */
     atomic_bool accepts;            /* Whatever the master has: ordered. */
     uint64_t own_origin;            /* Drawn at the start. Constant. */
     uint64_t parent_history;        /* Where a master took over; 0: it did not. Constant while it */
@@ -217,8 +230,15 @@ static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves
 void fw_repl_serve(struct fw_repl *repl);  /* Is master from now on. No follower is left. */
 void fw_repl_resign(struct fw_repl *repl); /* Is no longer; links end. */
 FW_MUST_CHECK int fw_repl_follow(struct fw_repl *repl, const struct fw_repl_master *master);
-/* The same for who was restarted: the follower ends when it has a whole copy, or fails. */
-FW_MUST_CHECK int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave);
+/*
+ * The same for a server that was restarted: the follower ends when it has a whole copy, or fails.
+ * Or it only looks what the slave has, for at most `look_ns` if that is not 0. `found` says what
+ * came of it.
+ */
+FW_MUST_CHECK int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave,
+                                int64_t look_ns);
+/* Of two slaves: has the first what the second has, and maybe more? As far as can be known. */
+bool fw_repl_is_newer(const struct fw_repl_found *first, const struct fw_repl_found *second);
 /* Is it a slave with a whole copy, and without a master? Any thread. */
 bool fw_repl_can_be_fetched(const struct fw_repl *repl);
 /* Is there a whole copy of a master? Any thread. */

@@ -13,7 +13,7 @@ enum {
     SET_EXTRAS = 8,
     SET_EXTRAS_NUMBER = 16,
     HELLO_EXTRAS = 20,
-    ABOUT_SIZE = 40,
+    ABOUT_SIZE = 56,
     STATUS_OUT_OF_MEMORY = 0x82,
     KNOWS_SHIFT = 8,
 };
@@ -174,6 +174,8 @@ void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about
     fw_be64_put(to + 16, about->origin);
     fw_be64_put(to + 24, about->parent_history);
     fw_be64_put(to + 32, about->parent_position);
+    fw_be64_put(to + 40, about->number);
+    fw_be64_put(to + 48, about->server);
     fw_reply_advance(reply, to + ABOUT_SIZE);
 }
 
@@ -186,6 +188,8 @@ struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message)
         .origin = fw_be64_get(message->value + 16),
         .parent_history = fw_be64_get(message->value + 24),
         .parent_position = fw_be64_get(message->value + 32),
+        .number = fw_be64_get(message->value + 40),
+        .server = fw_be64_get(message->value + 48),
     };
 }
 

@@ -27,10 +27,10 @@
  *               was written since stays, and from which queue it was dropped.
  *     Read      keys that were read not long ago, each behind its length; and how much older all
  *               others have become meanwhile (extras): ages.h.
- *     About     what the master is: its memory, how many items it has, where these began, and
- *               from where in which history it went on. Numbers of 64 bits; a later release may
- *               add some. It stands behind the answer to HELLO, and again when the memory has
- *               changed.
+ *     About     what the master is: its memory, how many items it has, where these began,
+ *               from where in which history it went on, its next number, and which server it is.
+ *               Numbers of 64 bits; a later release may add some. It stands behind the answer to
+ *               HELLO, and again when the memory has changed.
  *     Noop      CAS: the position in the master's log of changes (cache/changes.h). Extras: the
  *               next number, of which the slave must know should it become master. Others get no
  *               marks: yrmcds' take a Noop for an error and answer none.
@@ -55,7 +55,9 @@
  * two knows is not used.
  *
  * A server that was restarted with nothing says HELLO with FW_REPL_FETCH to slaves that it had: one
- * that has a whole copy and no master answers as a master does, and is left when all was sent.
+ * that has a whole copy and no master answers as a master does, and is left when all was sent, or
+ * as soon as it has said what it has. Then the parent in About is where the slave itself is. One
+ * that has no whole copy answers with FW_REPL_NOTHING and ends the link.
  *
  * Where they share a secret they prove it first, in between: secret.h.
  *
@@ -125,7 +127,12 @@ enum {
 #define FW_REPL_MARK_WHOLE (UINT32_C(1) << 30) /* No copy is under way. */
 #define FW_REPL_MARK_COUNT (FW_REPL_MARK_WHOLE - 1)
 
-enum fw_repl_start { FW_REPL_GO_ON = 1, FW_REPL_COPY = 2, FW_REPL_FETCH = 3 };
+enum fw_repl_start {
+    FW_REPL_GO_ON = 1,
+    FW_REPL_COPY = 2,
+    FW_REPL_FETCH = 3,
+    FW_REPL_NOTHING = 4, /* Only to FETCH: there is no whole copy here. */
+};
 
 /* A message of either direction. Key and value lie in the input. */
 struct fw_repl_message {
@@ -194,6 +201,8 @@ struct fw_repl_about {
     uint64_t origin;         /* Of its items: see repl.h. */
     uint64_t parent_history; /* Of the master that it was a whole slave of before; 0: of none. */
     uint64_t parent_position;
+    uint64_t number; /* The next. Of two servers with one origin the newer has the higher one. */
+    uint64_t server; /* Drawn when it was started. */
 };
 void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about);
 struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message);

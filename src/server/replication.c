@@ -337,6 +337,10 @@ static int options_read(const struct fw_repl_config *config, struct fw_replicati
     if (rc == 0 && config->secret_file != NULL) {
         rc = secret_read(&replication->repl, reason);
     }
+    if (rc == 0 && config->fetch.count > FW_REPL_SLAVES_MAX) {
+        rc = fw_reason_set(reason, -EINVAL, "--repl-fetch: too many addresses, at most %d",
+                           FW_REPL_SLAVES_MAX);
+    }
     return rc;
 }
 
@@ -388,6 +392,19 @@ static bool must_fetch(const struct fw_server *server)
            !fw_repl_has_copy(&replication->repl);
 }
 
+static bool is_known(const struct fw_repl_found *found)
+{
+    /* Where nothing listens nothing is; and a slave that is started later has nothing. */
+    return found->error == 0 || found->error == -ECONNREFUSED || found->error == -ENODATA ||
+           found->error == -E2BIG;
+}
+
+/* So that all are asked in half of the time, whoever does not answer. */
+static int64_t look_ns(const struct fw_repl_config *config)
+{
+    return config->timeout_ns / 2 / (int64_t)config->fetch.count + 1;
+}
+
 static void fetch_ask(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
@@ -396,7 +413,8 @@ static void fetch_ask(struct fw_server *server)
         .name = config->fetch.items[replication->fetch_next],
         .port = config->port != 0 ? (uint16_t)config->port : FW_REPL_PORT,
     };
-    int rc = fw_repl_fetch(&replication->repl, &slave);
+    int rc =
+        fw_repl_fetch(&replication->repl, &slave, replication->is_copying ? 0 : look_ns(config));
     replication->fetch_due_ns = 0;
     if (rc != 0) {
         FW_LOG(server, ERROR, "cannot fetch items from %s: %s", slave.name, strerrordesc_np(-rc));
@@ -407,31 +425,108 @@ static void fetch_begin(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     replication->has_fetched = true;
+    replication->is_copying = false;
     replication->fetch_next = 0;
+    for (size_t i = 0; i < server->config.repl.fetch.count; i++) {
+        replication->found[i].error = -EAGAIN;
+    }
     replication->fetch_until_ns = fw_clock_now_ns() + server->config.repl.timeout_ns;
     FW_LOG(server, NOTICE, "looks for what this server had before, at those of --repl-fetch");
     stage_set(replication, FW_REPLICATION_FETCHING);
     fetch_ask(server);
 }
 
+/* The next that has not answered, after the one that was asked last; as many as there are: none. */
+static size_t fetch_unknown(const struct fw_server *server)
+{
+    const struct fw_replication *replication = &server->replication;
+    size_t count = server->config.repl.fetch.count;
+    for (size_t i = 1; i <= count; i++) {
+        size_t next = (replication->fetch_next + i) % count;
+        if (!is_known(&replication->found[next])) {
+            return next;
+        }
+    }
+    return count;
+}
+
+/* The one that is furthest on; as many as there are: nobody has anything. */
+static size_t fetch_newest(const struct fw_server *server)
+{
+    const struct fw_repl_found *found = server->replication.found;
+    size_t count = server->config.repl.fetch.count;
+    size_t newest = count;
+    for (size_t i = 0; i < count; i++) {
+        if (found[i].error == 0 &&
+            (newest == count || !fw_repl_is_newer(&found[newest], &found[i]))) {
+            newest = i;
+        }
+    }
+    return newest;
+}
+
+/* All have answered, or were waited for long enough. True: nobody has anything. */
+static bool fetch_choose(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    const struct fw_option_list *names = &server->config.repl.fetch;
+    size_t newest = fetch_newest(server);
+    for (size_t i = 0; i < names->count; i++) {
+        if (!is_known(&replication->found[i])) {
+            FW_LOG(server, WARNING,
+                   "%s of --repl-fetch did not say what it has: should it be ahead of this server, "
+                   "it will not follow",
+                   names->items[i]);
+        }
+    }
+    if (newest == names->count) {
+        FW_LOG(server, WARNING, "nobody of --repl-fetch has a whole copy: begins with nothing");
+        return true;
+    }
+    FW_LOG(server, NOTICE, "fetches from %s of --repl-fetch, which is furthest on",
+           names->items[newest]);
+    replication->is_copying = true;
+    replication->fetch_next = newest;
+    fetch_ask(server);
+    return false;
+}
+
+/* A slave that was asked what it has, or for all of it, has ended. True: the copy is whole. */
+static bool fetch_note(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    if (!replication->is_copying) {
+        size_t last = replication->fetch_next;
+        replication->found[last] = replication->repl.found;
+        size_t next = fetch_unknown(server);
+        bool is_round = next <= last;
+        replication->fetch_due_ns =
+            fw_clock_now_ns() + (is_round ? server->config.repl.retry_ns : 0);
+        replication->fetch_next = next;
+        return false;
+    }
+    if (fw_repl_has_copy(&replication->repl)) {
+        FW_LOG(server, NOTICE, "has fetched its items back");
+        return true;
+    }
+    replication->is_copying = false;
+    replication->found[replication->fetch_next].error = -EAGAIN;
+    replication->fetch_due_ns = fw_clock_now_ns() + server->config.repl.retry_ns;
+    return false;
+}
+
 /* Whoever was asked has ended. False: another is asked, or will be soon. */
 static bool fetch_is_over(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
+    bool was_asking = replication->fetch_due_ns == 0;
+    if (was_asking && fetch_note(server)) {
+        return true;
+    }
     int64_t now_ns = fw_clock_now_ns();
-    bool is_asking = replication->fetch_due_ns == 0;
-    if (is_asking && fw_repl_has_copy(&replication->repl)) {
-        FW_LOG(server, NOTICE, "has fetched its items back");
-        return true;
-    }
-    if (is_asking) {
-        replication->fetch_next = (replication->fetch_next + 1) % server->config.repl.fetch.count;
-        bool is_round = replication->fetch_next == 0;
-        replication->fetch_due_ns = is_round ? now_ns + server->config.repl.retry_ns : now_ns;
-    }
-    if (now_ns >= replication->fetch_until_ns) {
-        FW_LOG(server, WARNING, "nobody of --repl-fetch has a whole copy: begins with nothing");
-        return true;
+    if (replication->fetch_next == server->config.repl.fetch.count ||
+        now_ns >= replication->fetch_until_ns) {
+        return fetch_choose(server);
     }
     if (now_ns >= replication->fetch_due_ns) {
         fetch_ask(server);

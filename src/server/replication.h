@@ -9,8 +9,9 @@
  *                                                             wish: master
  *
  * A server that would become master with nothing, since it was just started, asks those that it is
- * told of (--repl-fetch) for what it had, before it serves: FETCHING comes between then, for as
- * long as that takes, or until nobody had it for the time-out of replication.
+ * told of (--repl-fetch) for what it had, before it serves: FETCHING comes between then. It asks
+ * all of them what they have, one after the other and those who do not answer again, until each has
+ * answered, or for the time-out of replication. Then it fetches from the one that is furthest on.
  *
  * A wish comes from the command line, from an administrator (`promote`, `demote`), from the virtual
  * address, which netlink watches, or from a file that comes and goes. Wishes may come at any time,
@@ -85,10 +86,12 @@ struct fw_replication {
     bool has_presence;
     bool is_over;
     bool has_fetched;       /* Or tried to. */
+    bool is_copying;        /* From fetch_next, which has the newest copy. */
     size_t fetch_next;      /* Whom to ask next. */
-    int64_t fetch_until_ns; /* When to give up. */
+    int64_t fetch_until_ns; /* When to wait no longer for those who have not answered. */
     int64_t fetch_due_ns;   /* When to ask again; 0: somebody is being asked. */
-    bool had_lease;         /* When last looked at. */
+    struct fw_repl_found found[FW_REPL_SLAVES_MAX]; /* At those of --repl-fetch, in their order. */
+    bool had_lease;                                 /* When last looked at. */
     bool has_master;
     struct fw_repl_master master; /* Whom to follow. */
     /* Constant: what clients of a slave are told. */

@@ -9,8 +9,8 @@ import struct
 
 import pytest
 from served import START_S, wait_for
-from test_repl import (LONG, NOOP, SETQ, TOUCH, FakeMaster, admin, assert_same, fill, following, heard, logged, message,
-                       refused_at_start, replication_address, served, settle, stats, stats_of, table)
+from test_repl import (LONG, NOOP, SETQ, TOUCH, FakeMaster, Wire, admin, assert_same, fill, following, heard, logged,
+                       message, refused_at_start, replication_address, served, settle, stats, stats_of, table)
 from test_replica import MasterKilled, greeted
 
 EVICTED, ABOUT = 0xf4, 0xf6
@@ -18,8 +18,8 @@ KNOWS_EXPIRY, KNOWS_MEMORY = 2, 4
 MIB = 1 << 20
 
 
-def about(memory, items=0, origin=1, history=0, position=0):
-    return message(ABOUT, b"", b"", struct.pack(">5Q", memory, items, origin, history, position))
+def about(memory, items=0, origin=1, history=0, position=0, server=1):
+    return message(ABOUT, b"", b"", struct.pack(">7Q", memory, items, origin, history, position, 0, server))
 
 
 def test_a_slave_of_less_memory_is_refused(fairway):
@@ -217,6 +217,65 @@ def test_a_restarted_master_fetches_its_items_back(fairway):
         assert int(client.ask(b"mg new c\r\n").split()[1][1:]) > highest
 
 
+def test_a_restarted_master_fetches_from_the_newest(fairway):
+    """One slave is ahead of the other, which is named first: nothing that it has is lost."""
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            where = replication_address(master)
+            wire = Wire(where)
+            slaves.callback(wire.close)
+            behind = slaves.enter_context(served(fairway, "--repl-master", wire.address, "--repl-serve-reads"))
+            ahead = slaves.enter_context(following(fairway, master))
+            reader = slaves.enter_context(ahead.connect())
+            with behind.connect() as other:
+                wait_for(lambda: stats(client)["slaves"] == "2")
+                settle(client, other)
+            wire.cut()
+            wait_for(lambda: stats(client)["slaves"] == "1")
+            client.set(b"acknowledged", b"1")
+            settle(client, reader)
+            master.process.kill()
+            raise MasterKilled
+        again = slaves.enter_context(served(
+            fairway, "--repl-listen", where, "--repl-fetch", f"{replication_address(behind)},{replication_address(ahead)}"))
+        wait_for(lambda: stats_of(again).get("role") == "master")
+        wire.mend()
+        client = slaves.enter_context(again.connect())
+        assert client.get(b"acknowledged") == b"1"
+        wait_for(lambda: stats(client)["slaves"] == "2")
+        assert len(assert_same(client, reader)) == 501
+
+
+def test_a_slave_that_is_ahead_of_what_was_fetched_is_held(fairway):
+    """It could not be asked; it keeps what it has until somebody decides."""
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            where = replication_address(master)
+            wire = Wire(where)
+            slaves.callback(wire.close)
+            behind = slaves.enter_context(served(fairway, "--repl-master", wire.address, "--repl-serve-reads"))
+            ahead = slaves.enter_context(following(fairway, master))
+            reader = slaves.enter_context(ahead.connect())
+            with behind.connect() as other:
+                wait_for(lambda: stats(client)["slaves"] == "2")
+                settle(client, other)
+            wire.cut()
+            wait_for(lambda: stats(client)["slaves"] == "1")
+            client.set(b"acknowledged", b"1")
+            settle(client, reader)
+            master.process.kill()
+            raise MasterKilled
+        again = slaves.enter_context(served(fairway, "--repl-listen", where, "--repl-fetch", replication_address(behind)))
+        wait_for(lambda: stats_of(again).get("role") == "master")
+        wait_for(lambda: stats(reader)["link"] == "held")
+        assert stats(reader, b"")["curr_items"] == "501" and stats(reader)["complete"] == "no"
+        wire.mend()  # The other had no more, and follows.
+        with again.connect() as client, behind.connect() as other:
+            settle(client, other)
+
+
 def test_a_master_that_finds_nothing_to_fetch_begins_anew(fairway):
     """A slave that has a master is not asked to give anything."""
     with served(fairway) as master, master.connect() as client, following(fairway, master) as slave:
@@ -230,14 +289,16 @@ def test_a_master_that_finds_nothing_to_fetch_begins_anew(fairway):
             assert "begins with nothing" in logged(other, "nobody of --repl-fetch")
 
 
-@pytest.mark.parametrize("origin, parent, items, is_held", [
-    (1, (7, 1), 0, False),   # A slave of the same master, as far as this one, took over.
-    (1, (7, 0), 9, True),    # One that was not as far did.
-    (1, (8, 0), 0, False),   # The same, but it has been master for so long that nobody knows.
-    (2, (0, 0), 3, False),   # Another, that has as much.
-    (2, (0, 0), 2, True),
+@pytest.mark.parametrize("origin, parent, items, server, is_held", [
+    (1, (7, 1), 0, 2, False),   # A slave of the same master, as far as this one, took over.
+    (1, (7, 0), 9, 2, True),    # One that was not as far did.
+    (1, (8, 0), 0, 1, False),   # The same master, with a new log.
+    (1, (8, 0), 3, 2, False),   # Another, of which nobody knows where it began, with as much.
+    (1, (8, 0), 2, 2, True),
+    (2, (0, 0), 3, 2, False),   # One of another origin, that has as much.
+    (2, (0, 0), 2, 2, True),
 ])
-def test_which_masters_are_followed(fairway, origin, parent, items, is_held):
+def test_which_masters_are_followed(fairway, origin, parent, items, server, is_held):
     """A slave that has a whole copy, three items up to position 1 of history 7 with origin 1, meets another master."""
     with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads") as slave, \
             slave.connect() as reader:
@@ -247,7 +308,7 @@ def test_which_masters_are_followed(fairway, origin, parent, items, is_held):
         wait_for(lambda: stats(reader)["complete"] == "yes")
         master.link.close()
         master.greet(KNOWS_MEMORY, 9)
-        master.link.sendall(about(MIB, items, origin, *parent))
+        master.link.sendall(about(MIB, items, origin, *parent, server))
         if is_held:
             wait_for(lambda: stats(reader)["link"] == "held")
         else:
