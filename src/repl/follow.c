@@ -390,6 +390,7 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     atomic_store(&followed->history, message->history);
     follow_set_state(follow, FW_REPL_FOLLOW_COPYING);
     follow->clear_cursor = 0;
+    follow->has_begun = follow_is_fetching(follow);
     return fw_fom_goto(&follow->fom, FOLLOW_CLEAR);
 }
 
@@ -766,7 +767,8 @@ static void follow_say_why(struct fw_repl_follow *follow)
     fw_repl_count(&metrics->damaged, is_damaged ? 1 : 0);
     fw_repl_count(&metrics->unproven, error == -EKEYREJECTED ? 1 : 0);
     if (follow_is_fetching(follow)) {
-        FW_LOG(repl, NOTICE, "cannot fetch items from %s: %s", address, error_text(error));
+        FW_LOG(repl, NOTICE, "cannot fetch items from %s: %s%s", address, error_text(error),
+               follow->has_begun ? "; what has come is dropped" : "");
         return;
     }
     FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address, error_text(error));
@@ -795,6 +797,7 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
         follow_say_why(follow);
         if (follow_is_fetching(follow) && !follow->is_done) {
             follow->repl->found.error = follow->error != 0 ? follow->error : -ECANCELED;
+            follow->clear_cursor = 0;
         }
         if (follow->body != NULL) {
             fw_body_unref(follow->local->table, follow->body);
@@ -806,6 +809,13 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     }
     if (follow->is_open) {
         return fw_fom_wait(fom, fom->phase);
+    }
+    if (fom->phase == FOLLOW_CLOSE && follow->has_begun && !follow->is_done) {
+        /* A part of the items is worse than none: nobody could tell which are missing. */
+        fw_cache_local_set_time(follow->local, fw_fom_now(fom));
+        if (!fw_table_clear(follow->local->table, &follow->clear_cursor, CLEAR_BUCKETS)) {
+            return fw_fom_yield(fom, FOLLOW_CLOSE);
+        }
     }
     if (fom->phase == FW_PHASE_FAILED || follow_must_end(follow) || follow_is_fetching(follow)) {
         return fw_fom_finish(fom);

@@ -59,6 +59,7 @@ struct fw_repl_follow {
     uint64_t origin;  /* Of the items that the master sends. */
     uint64_t server;  /* Which one that is. */
     bool is_done;     /* It has fetched all that it wanted. */
+    bool has_begun;   /* To fetch: what has come must go if the rest does not. */
     bool is_keeping;  /* It drops nothing by itself. */
     int told_error;   /* Why there is no link, as the log was told last; 0: there is one. */
     bool has_answer;  /* To a mark: to be sent. */

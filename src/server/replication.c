@@ -18,6 +18,8 @@
 
 FW_LOG_MODULE_USE(server);
 
+enum { FETCH_COPIES_MAX = 3 };
+
 static struct fw_server *server_of(struct fw_replication *replication)
 {
     return FW_CONTAINER_OF(replication, struct fw_server, replication);
@@ -421,18 +423,24 @@ static void fetch_ask(struct fw_server *server)
     }
 }
 
-static void fetch_begin(struct fw_server *server)
+/* Of nobody is known what it has: all are asked, from now on. */
+static void fetch_forget(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
-    replication->has_fetched = true;
     replication->is_copying = false;
     replication->fetch_next = 0;
     for (size_t i = 0; i < server->config.repl.fetch.count; i++) {
         replication->found[i].error = -EAGAIN;
     }
     replication->fetch_until_ns = fw_clock_now_ns() + server->config.repl.timeout_ns;
+}
+
+static void fetch_begin(struct fw_server *server)
+{
+    server->replication.has_fetched = true;
     FW_LOG(server, NOTICE, "looks for what this server had before, at those of --repl-fetch");
-    stage_set(replication, FW_REPLICATION_FETCHING);
+    stage_set(&server->replication, FW_REPLICATION_FETCHING);
+    fetch_forget(server);
     fetch_ask(server);
 }
 
@@ -491,26 +499,32 @@ static bool fetch_choose(struct fw_server *server)
     return false;
 }
 
-/* A slave that was asked what it has, or for all of it, has ended. True: the copy is whole. */
-static bool fetch_note(struct fw_server *server)
+/* A slave that was asked what it has has ended. */
+static void fetch_note(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
-    if (!replication->is_copying) {
-        size_t last = replication->fetch_next;
-        replication->found[last] = replication->repl.found;
-        size_t next = fetch_unknown(server);
-        bool is_round = next <= last;
-        replication->fetch_due_ns =
-            fw_clock_now_ns() + (is_round ? server->config.repl.retry_ns : 0);
-        replication->fetch_next = next;
-        return false;
-    }
+    size_t last = replication->fetch_next;
+    replication->found[last] = replication->repl.found;
+    replication->fetch_next = fetch_unknown(server);
+    bool is_round = replication->fetch_next <= last;
+    replication->fetch_due_ns = fw_clock_now_ns() + (is_round ? server->config.repl.retry_ns : 0);
+}
+
+/* A copy has ended. True: it is whole, or no other is tried. */
+static bool fetch_has_copied(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
     if (fw_repl_has_copy(&replication->repl)) {
         FW_LOG(server, NOTICE, "has fetched its items back");
         return true;
     }
-    replication->is_copying = false;
-    replication->found[replication->fetch_next].error = -EAGAIN;
+    replication->broken_copies++;
+    if (replication->broken_copies == FETCH_COPIES_MAX) {
+        FW_LOG(server, WARNING, "fetching items broke off %d times: begins with nothing",
+               FETCH_COPIES_MAX);
+        return true;
+    }
+    fetch_forget(server);
     replication->fetch_due_ns = fw_clock_now_ns() + server->config.repl.retry_ns;
     return false;
 }
@@ -520,7 +534,9 @@ static bool fetch_is_over(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     bool was_asking = replication->fetch_due_ns == 0;
-    if (was_asking && fetch_note(server)) {
+    if (was_asking && !replication->is_copying) {
+        fetch_note(server);
+    } else if (was_asking && fetch_has_copied(server)) {
         return true;
     }
     int64_t now_ns = fw_clock_now_ns();

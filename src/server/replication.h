@@ -12,6 +12,7 @@
  * told of (--repl-fetch) for what it had, before it serves: FETCHING comes between then. It asks
  * all of them what they have, one after the other and those who do not answer again, until each has
  * answered, or for the time-out of replication. Then it fetches from the one that is furthest on.
+ * If that breaks off it asks all again, and after the third time it begins with nothing.
  *
  * A wish comes from the command line, from an administrator (`promote`, `demote`), from the virtual
  * address, which netlink watches, or from a file that comes and goes. Wishes may come at any time,
@@ -87,6 +88,7 @@ struct fw_replication {
     bool is_over;
     bool has_fetched;       /* Or tried to. */
     bool is_copying;        /* From fetch_next, which has the newest copy. */
+    uint32_t broken_copies; /* That many have begun and were not finished. */
     size_t fetch_next;      /* Whom to ask next. */
     int64_t fetch_until_ns; /* When to wait no longer for those who have not answered. */
     int64_t fetch_due_ns;   /* When to ask again; 0: somebody is being asked. */

@@ -5,7 +5,9 @@ Method: masters that the test plays itself, which send more than there is memory
 killed while clients read the same keys again and again, beside a stream of new ones."""
 
 import contextlib
+import socket
 import struct
+import threading
 
 import pytest
 from served import START_S, wait_for
@@ -16,10 +18,11 @@ from test_replica import MasterKilled, greeted
 EVICTED, ABOUT = 0xf4, 0xf6
 KNOWS_EXPIRY, KNOWS_MEMORY = 2, 4
 MIB = 1 << 20
+MANY = 1 << 20
 
 
-def about(memory, items=0, origin=1, history=0, position=0, server=1):
-    return message(ABOUT, b"", b"", struct.pack(">7Q", memory, items, origin, history, position, 0, server))
+def about(memory, items=0, origin=1, history=0, position=0, server=1, number=0):
+    return message(ABOUT, b"", b"", struct.pack(">7Q", memory, items, origin, history, position, number, server))
 
 
 def test_a_slave_of_less_memory_is_refused(fairway):
@@ -274,6 +277,62 @@ def test_a_slave_that_is_ahead_of_what_was_fetched_is_held(fairway):
         wire.mend()  # The other had no more, and follows.
         with again.connect() as client, behind.connect() as other:
             settle(client, other)
+
+
+class Breaking(FakeMaster):
+    """A slave with much that can be fetched: it is asked what it has, and then for all of it, which breaks off in the
+    middle. It takes so many connections, and then it is gone."""
+
+    def __init__(self, connections):
+        super().__init__()
+        self.connections = connections
+        self.thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+
+    def _run(self):
+        with self.listener:
+            for _ in range(self.connections):
+                try:
+                    self.greet(KNOWS_MEMORY)
+                except OSError:
+                    return
+                with contextlib.suppress(ConnectionError), self.link:
+                    self.link.sendall(about(MIB, 1000, 1, 7, 1, number=1 << 40))
+                    for i in range(100):
+                        self.link.sendall(message(SETQ, bytes(8), b"broken-%d" % i, b"1"))
+
+
+def test_a_fetch_that_breaks_off_leaves_nothing(fairway):
+    with Breaking(MANY) as slave, served(fairway, "--repl-fetch", slave.address) as master:
+        wait_for(lambda: stats_of(master).get("role") == "master")
+        with master.connect() as client:
+            assert stats(client, b"")["curr_items"] == "0" and client.get(b"broken-1") is None
+        assert "begins with nothing" in logged(master, "fetching items broke off")
+
+
+def test_a_fetch_that_breaks_off_goes_on_with_another(fairway):
+    with contextlib.ExitStack() as slaves:
+        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+            fill(client, 500)
+            slave = slaves.enter_context(following(fairway, master))
+            with slave.connect() as reader:
+                settle(client, reader)
+            master.process.kill()
+            raise MasterKilled
+        broken = slaves.enter_context(Breaking(2))
+        again = slaves.enter_context(served(fairway, "--repl-fetch", f"{broken.address},{replication_address(slave)}"))
+        wait_for(lambda: stats_of(again).get("role") == "master")
+        with again.connect() as client:
+            assert stats(client, b"")["curr_items"] == "500" and client.get(b"broken-1") is None
+        logged(again, "what has come is dropped")
 
 
 def test_a_master_that_finds_nothing_to_fetch_begins_anew(fairway):

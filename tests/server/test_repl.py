@@ -308,7 +308,11 @@ class Wire:
             if self.is_cut:
                 near.close()
                 continue
-            far = socket.create_connection(self.target)
+            try:
+                far = socket.create_connection(self.target)
+            except OSError:
+                near.close()
+                continue
             self.ends += [near, far]
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
