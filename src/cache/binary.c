@@ -241,6 +241,9 @@ static enum fw_command_class class_of(const struct command *command)
         return (command->variant & FW_BINARY_TOUCH) != 0 ? FW_COMMAND_READ_CHANGES
                                                          : FW_COMMAND_READ;
     }
+    if (command->run == fw_binary_flush) {
+        return FW_COMMAND_FLUSH;
+    }
     return is_keyed ? FW_COMMAND_WRITE : FW_COMMAND_ADMIN;
 }
 
@@ -253,8 +256,9 @@ bool fw_binary_view(const struct fw_input *input, struct fw_gate_view *view)
         return false;
     }
     view->class = class_of(&commands[request.opcode]);
-    view->key = view->class != FW_COMMAND_ADMIN ? request.key : NULL;
-    view->key_length = view->class != FW_COMMAND_ADMIN ? request.key_length : 0;
+    bool has_key = view->class != FW_COMMAND_ADMIN && view->class != FW_COMMAND_FLUSH;
+    view->key = has_key ? request.key : NULL;
+    view->key_length = has_key ? request.key_length : 0;
     return true;
 }
 

@@ -125,11 +125,15 @@ struct fw_cache {
     _Atomic uint64_t table_before[FW_CACHE_TABLE_COUNTERS];
 };
 
-/* READ_CHANGES: gat, and mg with flags that touch, create or win: rules take them for reads. */
+/*
+ * READ_CHANGES: gat, and mg with flags that touch, create or win: rules take them for reads. FLUSH:
+ * rules take it for a command that administers, but it changes items.
+ */
 enum fw_command_class {
     FW_COMMAND_READ,
     FW_COMMAND_READ_CHANGES,
     FW_COMMAND_WRITE,
+    FW_COMMAND_FLUSH,
     FW_COMMAND_ADMIN
 };
 enum { FW_GATE_REFUSAL_MAX = 200 };

@@ -35,6 +35,7 @@ static enum fw_gate ask(struct fw_cache_gate *gate, enum fw_command_class class,
     static const char *const names[] = {[FW_COMMAND_READ] = "read",
                                         [FW_COMMAND_READ_CHANGES] = "change",
                                         [FW_COMMAND_WRITE] = "write",
+                                        [FW_COMMAND_FLUSH] = "flush",
                                         [FW_COMMAND_ADMIN] = "admin"};
     (void)gate;
     if (key != NULL && key[0] == 'h' && holds > 0) {
@@ -108,7 +109,7 @@ static void test_what_is_asked(void **state)
         {"mn\r\n", "admin -,"},
         {"version\r\n", "admin -,"},
         {"stats\r\n", "admin -,"},
-        {"flush_all\r\n", "admin -,"},
+        {"flush_all\r\n", "flush -,"},
         {"get\r\n", "admin -,"},
         {"nonsense\r\n", "admin -,"},
         {"\r\n", "admin -,"},

@@ -27,7 +27,7 @@ static const struct keyed {
     {"append", FW_COMMAND_WRITE, 1, 4},      {"prepend", FW_COMMAND_WRITE, 1, 4},
     {"md", FW_COMMAND_WRITE, 1, 0},          {"ma", FW_COMMAND_WRITE, 1, 0},
     {"me", FW_COMMAND_READ, 1, 0},           {"bget", FW_COMMAND_READ, 1, 0},
-    {"lock", FW_COMMAND_WRITE, 1, 0},
+    {"lock", FW_COMMAND_WRITE, 1, 0},        {"flush_all", FW_COMMAND_FLUSH, 0, 0},
 };
 
 static const struct keyed *keyed_find(const struct fw_word *name)
@@ -96,6 +96,9 @@ bool fw_text_view(const struct fw_input *input, struct fw_gate_view *view)
         return true;
     }
     view->class = (enum fw_command_class)keyed->class;
+    if (view->class == FW_COMMAND_FLUSH) {
+        return true; /* It has no key. */
+    }
     if (fw_word_is(&words[0], "mg", 2) && has_flag(words, count, "NRT", false)) {
         view->class = FW_COMMAND_READ_CHANGES;
     }

@@ -25,6 +25,7 @@ enum fw_gate fw_connection_gate(struct fw_cache_gate *gate, enum fw_command_clas
     static const enum fw_rule_class classes[] = {[FW_COMMAND_READ] = FW_RULE_READ,
                                                  [FW_COMMAND_READ_CHANGES] = FW_RULE_READ,
                                                  [FW_COMMAND_WRITE] = FW_RULE_WRITE,
+                                                 [FW_COMMAND_FLUSH] = FW_RULE_ADMIN,
                                                  [FW_COMMAND_ADMIN] = FW_RULE_ADMIN};
     struct fw_server_core *core = FW_CONTAINER_OF(gate, struct fw_server_core, gate);
     struct fw_connection *connection = core->serving;
@@ -35,9 +36,13 @@ enum fw_gate fw_connection_gate(struct fw_cache_gate *gate, enum fw_command_clas
         connection->held = verdict;
         return FW_GATE_HOLD;
     }
+    bool is_flush = class == FW_COMMAND_FLUSH;
     bool is_write = class == FW_COMMAND_WRITE || class == FW_COMMAND_READ_CHANGES;
-    gate->refusal = gate_refusal(core->server, is_write);
-    return connection->is_shed || gate->refusal != NULL || (core->doubts.is_short && is_write)
+    /* A flush needs no numbers, and costs so little that it is done while others are shed. */
+    gate->refusal = is_flush ? fw_replication_refusal(&core->server->replication, true)
+                             : gate_refusal(core->server, is_write);
+    return (connection->is_shed && !is_flush) || gate->refusal != NULL ||
+                   (core->doubts.is_short && (is_write || is_flush))
                ? FW_GATE_REFUSE
                : FW_GATE_PASS;
 }

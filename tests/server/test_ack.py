@@ -224,6 +224,16 @@ def test_without_enough_slaves_writes_are_refused_before_they_begin(fairway):
         assert client.ask(b"set a 0 0 1\r\n2\r\n") == refused
         for command in (b"gat 100 a", b"mg a T100 v", b"mg new N30 v"):  # Reads that change something.
             assert client.ask(command + b"\r\n") == refused
+        for command in (b"flush_all", b"flush_all 0", b"flush_all 1"):
+            assert client.ask(command + b"\r\n") == refused and client.get(b"a") == b"1"
+        client.send(b"flush_all noreply\r\n")
+        with master.connect() as binary:
+            for opcode in (0x08, 0x18):
+                binary.send(message(opcode))
+                header = binary.file.read(24)
+                assert header[6:8] == b"\0\x85"
+                binary.file.read(struct.unpack(">I", header[8:12])[0])
+        assert client.get(b"a") == b"1"
         assert client.ask(b"mg a t\r\n") == b"HD t-1\r\n"
 
 

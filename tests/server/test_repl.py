@@ -252,7 +252,7 @@ def test_a_slave_refuses_clients_or_serves_reads(fairway):
             words = b"SERVER_ERROR this server is a slave and takes no writes; its master replicates at %s\r\n"
             for question in (b"set a 0 0 1\r\n2\r\n", b"delete a\r\n", b"incr a 1\r\n"):
                 assert reader.ask(question) == words % address.encode(), question
-            assert reader.ask(b"flush_all\r\n").startswith((b"SERVER_ERROR", b"CLIENT_ERROR"))
+            assert reader.ask(b"flush_all\r\n") == words % address.encode()
             assert b"takes no writes" in reader.ask(b"mg new v N30\r\n")
             assert reader.get(b"a") == b"1"
             assert int(stats(reader)["age_ms"]) >= 0
