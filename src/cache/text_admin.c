@@ -88,7 +88,11 @@ enum fw_parsed fw_command_memlimit(struct fw_text_line *line)
 {
     uint32_t mib;
     fw_text_line_set_quiet(line);
-    if (!word_u32(line, 1, &mib)) {
+    /* Relaxed: a rule of thumb. */
+    if (atomic_load_explicit(&line->local->cache->is_read_only, memory_order_relaxed)) {
+        FW_TEXT_ANSWER(line, "SERVER_ERROR this server is a slave and needs as much memory as its "
+                             "master; restart it with another -m");
+    } else if (!word_u32(line, 1, &mib)) {
         FW_TEXT_ANSWER(line, "ERROR");
     } else if (mib < MEMORY_MIN_MIB) {
         FW_TEXT_ANSWER(line, "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m");

@@ -40,6 +40,15 @@ def test_a_slave_of_less_memory_is_refused(fairway):
             assert "--repl-smaller" in logged(slave, "no link to the master")
 
 
+def test_the_memory_of_a_slave_is_not_changed(fairway):
+    """With less than its master it could not keep all items."""
+    with served(fairway, "-m", "16") as master, master.connect() as client, \
+            following(fairway, master, "-m", "16") as slave, slave.connect() as reader:
+        settle(client, reader)
+        assert reader.ask(b"cache_memlimit 8\r\n").startswith(b"SERVER_ERROR this server is a slave")
+        assert stats(reader, b"")["limit_maxbytes"] == str(16 * MIB) and stats(reader)["complete"] == "yes"
+
+
 def test_a_slave_of_less_memory_that_is_allowed_is_never_complete(fairway, tmp_path):
     sock = tmp_path / "admin"
     with served(fairway, "-m", "8", "--repl-ack", "1") as master, master.connect() as client:
