@@ -137,10 +137,11 @@ static void follow_send(struct fw_repl_follow *follow)
     while (!follow->is_sending && follow->error == 0) {
         if (follow->unsent.iov_len == 0 && follow->has_answer) {
             follow->has_answer = false;
-            follow->unsent =
-                (struct iovec){.iov_base = follow->output,
-                               .iov_len = fw_repl_put_mark_answer(
-                                   follow->output, follow->answer_opaque, !follow->is_smaller)};
+            uint64_t time = follow->has_echo ? (uint64_t)fw_fom_now(&follow->fom) : 0;
+            follow->unsent = (struct iovec){
+                .iov_base = follow->output,
+                .iov_len = fw_repl_put_mark_answer(follow->output, follow->answer_opaque,
+                                                   !follow->is_smaller, time)};
         }
         int64_t now = fw_fom_now(&follow->fom);
         if (follow->unsent.iov_len == 0 && follow->is_other &&
@@ -264,6 +265,7 @@ static void follow_say_hello(struct fw_repl_follow *follow)
     follow->unsent = (struct iovec){.iov_base = follow->output,
                                     .iov_len = fw_repl_put_hello(follow->output, &greeting)};
     follow->has_greeted = true;
+    follow->hello_ns = fw_fom_now(&follow->fom);
     follow->is_keeping = false; /* Unless the master says what it drops. */
 }
 
@@ -373,6 +375,7 @@ static enum fw_step follow_begin(struct fw_repl_follow *follow,
     FW_LOG(repl, NOTICE, "following the master %s, %s", address,
            goes_on ? "from where it was left" : "which sends everything");
     follow->is_other = !message->is_answer;
+    follow->has_echo = (message->knows & (uint32_t)FW_REPL_KNOWS_ECHO) != 0;
     atomic_store_explicit(&followed->is_other, follow->is_other, memory_order_relaxed);
     fw_table_keep_expired(follow->local->cache->table,
                           (message->knows & (uint32_t)FW_REPL_KNOWS_EXPIRY) != 0);
@@ -553,6 +556,21 @@ static enum fw_step follow_clear(struct fw_repl_follow *follow)
 
 /* ---- applying ------------------------------------------------------------------------------ */
 
+/* All that the master had is here, at this mark: notes as of when. */
+static void follow_note_current(struct fw_repl_follow *follow,
+                                const struct fw_repl_message *message)
+{
+    int64_t now = fw_fom_now(&follow->fom);
+    int64_t since = now; /* A release before does not say how long the mark was under way. */
+    if (follow->has_echo) {
+        /* Before the first answer it is known that the master has heard the greeting. */
+        uint64_t echo = message->echo != 0 ? message->echo : (uint64_t)follow->hello_ns;
+        since = echo < (uint64_t)now ? (int64_t)echo : now;
+    }
+    /* Relaxed: what is read now could have been read a moment ago. */
+    atomic_store_explicit(&follow->repl->followed.current_ns, since, memory_order_relaxed);
+}
+
 static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_message *message)
 {
     struct fw_repl_followed *followed = &follow->repl->followed;
@@ -575,8 +593,7 @@ static void follow_marked(struct fw_repl_follow *follow, const struct fw_repl_me
         }
         follow_set_state(follow, FW_REPL_FOLLOW_STREAMING);
         if ((message->opaque & FW_REPL_MARK_CURRENT) != 0) {
-            atomic_store_explicit(&followed->current_ns, fw_fom_now(&follow->fom),
-                                  memory_order_relaxed);
+            follow_note_current(follow, message);
         }
     }
     follow->has_answer = true;

@@ -51,6 +51,7 @@ struct fw_repl_follow {
     bool is_sending;
     bool is_closing;
     bool is_other;    /* The master is another server's: it puts no marks. */
+    bool has_echo;    /* Its marks bring back what time it was here. */
     bool has_greeted; /* Its HELLO is on its way or there. */
     bool has_proven;  /* That it knows the secret: told to the master. */
     bool is_proven;   /* The master has, too. */
@@ -67,6 +68,7 @@ struct fw_repl_follow {
     uint32_t answer_opaque;
     uint64_t clear_cursor;
     int64_t heard_ns;
+    int64_t hello_ns;     /* When it greeted. */
     int64_t pause_ns;     /* Before it connects again. */
     int64_t overflow_ns;  /* That pause, if an item does not fit again. */
     int64_t beat_ns;      /* When it last said that it is there. */

@@ -27,7 +27,7 @@ enum { SEND_ENOUGH = FW_REPLY_SIZE / 2 };
 enum { BUSY_BYTES = 256, REST_SHARE = 16 };
 
 #define REST_NS      (INT64_C(1) * FW_NS_PER_MS)
-#define HEARTBEAT_NS (INT64_C(100) * FW_NS_PER_MS)
+#define HEARTBEAT_NS (INT64_C(50) * FW_NS_PER_MS)
 #define GREETING_NS  (INT64_C(1) * FW_NS_PER_S)
 #define PROOF_NS     (INT64_C(3) * FW_NS_PER_S)
 #define COPY_LOOK_NS (INT64_C(1) * FW_NS_PER_MS)
@@ -155,6 +155,7 @@ static void link_confirm(struct fw_repl_link *link, const struct fw_repl_message
     const struct fw_repl_link_mark *mark = &link->marks[number % FW_REPL_LINK_MARKS];
     struct fw_repl_slot *slot = link->slot;
     link->mark_first = number + 1;
+    link->echo = answer->cas;
     /* Relaxed: figures. */
     if (mark->is_current) {
         atomic_store_explicit(&slot->current_ns, mark->ns, memory_order_relaxed);
@@ -478,7 +479,9 @@ static void link_mark(struct fw_repl_link *link)
     if (link->told_memory != fw_table_memory(link->repl->host.cache->table)) {
         fw_repl_link_tell_about(link);
     }
-    bool is_news = told != link->mark_position || link->is_whole != link->is_whole_told;
+    bool is_first_echo = link->echo != 0 && !link->is_echo_told; /* Else its copy seems old. */
+    bool is_news =
+        told != link->mark_position || link->is_whole != link->is_whole_told || is_first_echo;
     uint32_t under_way = link->mark_next - link->mark_first;
     if (under_way == FW_REPL_LINK_MARKS ||
         (!is_news && (under_way > 0 || now - link->mark_ns < HEARTBEAT_NS))) {
@@ -497,10 +500,13 @@ static void link_mark(struct fw_repl_link *link)
     link->mark_position = told;
     link->mark_ns = now;
     link->is_whole_told = link->is_whole;
+    link->is_echo_told = link->echo != 0;
     const struct fw_repl_mark message = {
         .opaque = mark->opaque,
         .position = told,
         .number = fw_table_number(link->repl->host.cache->table),
+        .has_echo = fw_repl_link_knows(link, FW_REPL_KNOWS_ECHO),
+        .echo = link->echo, /* It came before this tick looked where the log ends. */
     };
     fw_repl_put_mark(link->reply, &message);
 }

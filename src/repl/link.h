@@ -91,7 +91,9 @@ struct fw_repl_link {
     struct fw_repl_link_mark marks[FW_REPL_LINK_MARKS]; /* By their number. */
     uint64_t mark_position;                             /* Of the last, like the next. */
     int64_t mark_ns;
-    int64_t begin_ns;          /* Of the greeting. */
+    bool is_echo_told; /* In a mark: any. */
+    uint64_t echo;     /* What time it was at the slave when it last answered; 0: it has not. */
+    int64_t begin_ns;  /* Of the greeting. */
     char nonce[FW_REPL_NONCE]; /* Of the challenge. */
     uint64_t hello_history;    /* What it said before it was challenged. */
     uint64_t hello_position;

@@ -13,6 +13,8 @@ enum {
     SET_EXTRAS = 8,
     SET_EXTRAS_NUMBER = 16,
     HELLO_EXTRAS = 20,
+    MARK_EXTRAS = 8,
+    MARK_EXTRAS_ECHO = 16,
     ABOUT_SIZE = 56,
     STATUS_OUT_OF_MEMORY = 0x82,
     KNOWS_SHIFT = 8,
@@ -133,17 +135,22 @@ void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark)
 {
     const struct head head = {.magic = FW_BINARY_REQUEST,
                               .opcode = FW_REPL_NOOP,
-                              .extras_length = sizeof(uint64_t),
+                              .extras_length = mark->has_echo ? MARK_EXTRAS_ECHO : MARK_EXTRAS,
                               .opaque = mark->opaque,
                               .cas = mark->position};
     char *to = put_header(reply->next, &head, 0, 0);
     fw_be64_put(to, mark->number);
-    fw_reply_advance(reply, to + sizeof(uint64_t));
+    if (mark->has_echo) {
+        fw_be64_put(to + MARK_EXTRAS, mark->echo);
+    }
+    fw_reply_advance(reply, to + head.extras_length);
 }
 
-size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole)
+size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole,
+                               uint64_t time)
 {
-    const struct head head = {.magic = FW_BINARY_REPLY, .opcode = FW_REPL_NOOP, .opaque = opaque};
+    const struct head head = {
+        .magic = FW_BINARY_REPLY, .opcode = FW_REPL_NOOP, .opaque = opaque, .cas = time};
     size_t size = (size_t)(put_header(to, &head, 0, 0) - to);
     fw_be16_put(to + 6, is_whole ? 0 : STATUS_OUT_OF_MEMORY);
     return size;
@@ -262,7 +269,8 @@ static bool shape_is_right(const struct fw_repl_message *message, uint32_t extra
     case FW_REPL_ABOUT:
         return !has_key && message->value_length >= ABOUT_SIZE && !message->is_large && extras == 0;
     case FW_REPL_NOOP:
-        return !has_key && !has_value && (extras == 0 || extras == sizeof(uint64_t));
+        return !has_key && !has_value &&
+               (extras == 0 || extras == MARK_EXTRAS || extras == MARK_EXTRAS_ECHO);
     case FW_REPL_HELLO:
         return !has_key && !has_value && extras == HELLO_EXTRAS;
     case FW_REPL_PROOF:
@@ -292,6 +300,7 @@ static void extras_read(struct fw_repl_message *message, const char *extras, uin
         message->expires = fw_be32_get(extras);
     } else if (message->opcode == FW_REPL_NOOP && length > 0) {
         message->number = fw_be64_get(extras);
+        message->echo = length == MARK_EXTRAS_ECHO ? fw_be64_get(extras + MARK_EXTRAS) : 0;
     }
 }
 

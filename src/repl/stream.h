@@ -35,6 +35,11 @@
  *               next number, of which the slave must know should it become master. Others get no
  *               marks: yrmcds' take a Noop for an error and answer none.
  *
+ * How old a copy is must not depend on how long a mark was under way, nor on what time it is at the
+ * master. So an answer to a mark says, as its CAS, what time it is at the slave, and every later
+ * mark brings the last such time back, behind the number (FW_REPL_KNOWS_ECHO): if the mark is
+ * current, the slave had all that its master had at that time of its own clock.
+ *
  * The opaque of a mark comes back in the answer. Its two highest bits say whether
  * the slave has all there is at this moment, and whether it has been told of every item once; the
  * rest counts. A slave that could not keep all that it was told answers with a status that is not
@@ -117,7 +122,8 @@ enum {
     FW_REPL_KNOWS_EXPIRY = 2, /* The master tells what expired; the slave keeps it until then. */
     FW_REPL_KNOWS_MEMORY = 4, /* About, Evicted: the slave drops nothing by itself. */
     FW_REPL_KNOWS_AGES = 8,   /* Read. */
-    FW_REPL_KNOWS_ALL = 15,
+    FW_REPL_KNOWS_ECHO = 16,  /* Marks bring back the slave's time. */
+    FW_REPL_KNOWS_ALL = 31,
 };
 
 /* The opaque of a mark. */
@@ -149,6 +155,7 @@ struct fw_repl_message {
     uint32_t flags;
     uint32_t expires;  /* As it stands in the message. Read: what share of all items ages. */
     uint64_t number;   /* SetQ: 0, or of an item with another CAS. Noop: 0, or the next. */
+    uint64_t echo;     /* Noop: 0, or the time at the slave when it last answered. */
     uint64_t history;  /* HELLO. */
     uint64_t position; /* HELLO. Of a Noop it is the CAS. */
     uint32_t version;  /* HELLO. */
@@ -182,11 +189,14 @@ struct fw_repl_mark {
     uint32_t opaque;
     uint64_t position;
     uint64_t number;
+    bool has_echo;
+    uint64_t echo; /* 0: none has come yet. */
 };
 void fw_repl_put_mark(struct fw_reply *reply, const struct fw_repl_mark *mark);
 
-/* `is_whole`: it has kept all that it was told. */
-size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole);
+/* `is_whole`: it has kept all that it was told. `time`: what comes back as an echo, or 0. */
+size_t fw_repl_put_mark_answer(char to[static FW_REPL_HEADER], uint32_t opaque, bool is_whole,
+                               uint64_t time);
 
 /* Whole changes, all of them evictions, of at most FW_ITEM_INLINE_MAX bytes. */
 void fw_repl_put_evicted(struct fw_reply *reply, const char *changes, size_t length);

@@ -246,10 +246,15 @@ static void test_marks_and_greetings(void **state)
     assert_int_equal(message.cas, 1234567);
     assert_int_equal(message.number, 77);
     assert_int_equal(message.opaque, 0xc0000001);
-    assert_int_equal(fw_repl_put_mark_answer(bytes, 42, true), FW_REPL_HEADER);
+    assert_int_equal(message.echo, 0);
+    fw_repl_put_mark(reply, &(struct fw_repl_mark){.number = 78, .has_echo = true, .echo = 79});
+    assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
+    assert_true(message.number == 78 && message.echo == 79);
+    assert_int_equal(fw_repl_put_mark_answer(bytes, 42, true, 77), FW_REPL_HEADER);
     assert_int_equal(fw_repl_decode(bytes, FW_REPL_HEADER, &message), FW_REPL_MESSAGE);
     assert_true(message.is_answer && message.opaque == 42 && message.status == 0);
-    (void)fw_repl_put_mark_answer(bytes, 43, false);
+    assert_int_equal(message.cas, 77);
+    (void)fw_repl_put_mark_answer(bytes, 43, false, 0);
     assert_int_equal(fw_repl_decode(bytes, FW_REPL_HEADER, &message), FW_REPL_MESSAGE);
     assert_true(message.is_answer && message.opaque == 43 && message.status != 0);
     const struct fw_repl_about about = {1, 2, 3, 4, 5, 6, 7};

@@ -16,7 +16,7 @@ from test_repl import (LONG, NOOP, SETQ, TOUCH, FakeMaster, Wire, admin, assert_
 from test_replica import MasterKilled, greeted
 
 EVICTED, ABOUT = 0xf4, 0xf6
-KNOWS_EXPIRY, KNOWS_MEMORY = 2, 4
+KNOWS_EXPIRY, KNOWS_MEMORY, KNOWS_ECHO = 2, 4, 16
 MIB = 1 << 20
 MANY = 1 << 20
 
@@ -136,6 +136,34 @@ def test_reads_from_a_slave_are_bounded_by_age(fairway):
             wait_for(lambda: reader.ask(b"mg a\r\n") == old)
         assert reader.ask(b"set a 0 0 1\r\n2\r\n").startswith(b"SERVER_ERROR this server is a slave and takes no writes")
         assert stats(reader)["complete"] == "yes"  # And figures are to be had.
+
+
+def test_the_age_of_a_copy_counts_from_when_the_slave_asked(fairway):
+    """Marks that were under way for long come again and again, and make nothing younger."""
+    with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads", "500ms",
+                                        "--repl-timeout", LONG) as slave, slave.connect() as reader:
+        def mark(echo):
+            """Sends one, and waits for the answer: what time it is at the slave."""
+            master.link.sendall(struct.pack(">BBHBBHIIQQQ", 0x80, NOOP, 0, 16, 0, 0, 16, master.WHOLE, 1, 5, echo))
+            answer = master.link.recv(24, socket.MSG_WAITALL)
+            assert answer[:2] == b"\x81\x0a"
+            return struct.unpack(">Q", answer[16:])[0]
+
+        def is_old(key=b"a"):
+            answer = reader.ask(b"mg %s\r\n" % key)
+            assert answer == b"HD\r\n" or answer.startswith(b"SERVER_ERROR this slave is too far behind")
+            return answer != b"HD\r\n"
+
+        master.greet(KNOWS_ECHO)
+        master.link.sendall(message(SETQ, bytes(8), b"a", b"1"))
+        time = mark(0)
+        assert time > 0 and stats(reader)["complete"] == "yes"
+        for _ in range(2):
+            while True:  # A machine that stands still between the two makes this old.
+                time = mark(time)
+                if not is_old():
+                    break
+            wait_for(lambda: mark(time) and is_old())
 
 
 @pytest.mark.parametrize("bound", ["1ms", "soon", "2h"])
