@@ -279,7 +279,7 @@ static bool command_make(struct fw_ha_client *client)
         client->lease_ns = 0;
     } else if (client->wants_resignation) {
         client->wants_resignation = false;
-        length = snprintf(client->line, sizeof client->line, "demote\n");
+        length = snprintf(client->line, sizeof client->line, "demote force\n");
     } else if (client->wants_standing) {
         client->wants_standing = false;
         client->is_asking = true;

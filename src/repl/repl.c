@@ -159,14 +159,25 @@ void fw_repl_nudge_slowly(struct fw_repl *repl)
     }
 }
 
-bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position)
+static uint32_t confirmed_count(const struct fw_repl *repl, uint64_t position)
 {
     uint32_t count = 0;
     for (uint64_t i = 0; i < repl->config.slaves && i < FW_REPL_SLAVES_MAX; i++) {
         /* Acquire, for the release in link.c. */
         count += atomic_load_explicit(&repl->slots[i].whole, memory_order_acquire) > position;
     }
+    return count;
+}
+
+bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position)
+{
+    uint32_t count = confirmed_count(repl, position);
     return count >= slaves;
+}
+
+uint32_t fw_repl_whole_count(const struct fw_repl *repl)
+{
+    return confirmed_count(repl, 0);
 }
 
 /* ---- roles --------------------------------------------------------------------------------- */

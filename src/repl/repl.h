@@ -217,6 +217,8 @@ static inline void fw_repl_nudge(struct fw_repl *repl)
  * before the position? Who waits for it looks again after host.confirmed().
  */
 bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position);
+/* How many have a whole copy. Any thread. */
+uint32_t fw_repl_whole_count(const struct fw_repl *repl);
 /* Have so many a whole copy at all? */
 static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves)
 {

@@ -13,6 +13,9 @@
 #include "io/clock.h"
 #include "server/state.h"
 
+/* Beside the time that slaves have: for clients to be dropped. */
+#define DEMOTE_NS (INT64_C(5) * FW_NS_PER_S)
+
 static void address_cell(struct fw_jobs_output *output, const char *name,
                          const struct fw_address *address)
 {
@@ -137,11 +140,32 @@ static int run_accept(void *context, struct fw_jobs *jobs, const char *arguments
     return rc;
 }
 
+/* Waits until it is known whether the slaves have all, so that the next command may promote one. */
 static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments,
                       struct fw_jobs_output *output)
 {
-    (void)jobs;
-    return role_wish(context, FW_REPL_ROLE_SLAVE, arguments, output);
+    struct fw_server *server = context;
+    struct fw_replication *replication = &server->replication;
+    bool was_master = fw_replication_stage(replication) == FW_REPLICATION_MASTER;
+    int rc = role_wish(server, FW_REPL_ROLE_SLAVE, arguments, output);
+    if (rc != 0 || !was_master || arguments[0] != '\0') {
+        return rc;
+    }
+    struct fw_parker parker;
+    fw_parker_init(&parker);
+    int64_t until_ns = fw_clock_now_ns() + server->config.repl.ack_timeout_ns + DEMOTE_NS;
+    fw_jobs_block_enter(jobs);
+    while (atomic_load(&replication->outcome) == FW_REPLICATION_WAITING &&
+           fw_clock_now_ns() < until_ns) {
+        (void)fw_park_for(&parker, FW_NS_PER_MS);
+    }
+    fw_jobs_block_leave(jobs);
+    if (atomic_load(&replication->outcome) != FW_REPLICATION_HANDED_OVER) {
+        fw_jobs_print(output, "not every slave is known to have all that this server had; compare "
+                              "their positions before you promote one\n");
+        return -ETIMEDOUT;
+    }
+    return 0;
 }
 
 /* A time, not a duration: what was held up on its way must not count as new; see server/lease.h. */
@@ -175,7 +199,7 @@ static int run_lease(void *context, struct fw_jobs *jobs, const char *arguments,
 const struct fw_jobs_command fw_admin_commands[] = {
     {"accept", "follow a master that has less, and forget what is here", run_accept},
     {"connections", "[LIMIT]: who is connected", run_connections},
-    {"demote", "drop the clients and follow the master", run_demote},
+    {"demote", "[force]: drop the clients, wait for the slaves, follow the master", run_demote},
     {"lease", "UNTIL|end: until when a master may answer", run_lease},
     {"promote", "[force]: become the master", run_promote},
     {"stats", "[GROUP]: what memcached's stats shows", run_stats},

@@ -41,7 +41,11 @@ static void host_gone(void *context)
 
 static void host_confirmed(void *context)
 {
-    fw_doubts_look(context);
+    struct fw_server *server = context;
+    fw_doubts_look(server);
+    if (fw_replication_stage(&server->replication) == FW_REPLICATION_RESIGNING) {
+        fw_reactor_wake(server->reactor);
+    }
 }
 
 int fw_replication_init(struct fw_server *server)
@@ -620,17 +624,52 @@ static void step_resign(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     FW_LOG(server, NOTICE, "no longer master: clients are dropped");
+    replication->resign_slaves = fw_repl_whole_count(&replication->repl);
+    replication->resign_until_ns = 0;
     stage_set(replication, FW_REPLICATION_RESIGNING);
-    fw_repl_resign(&replication->repl);
     clients_drop(server);
+}
+
+/* No client is left: have the slaves all that they left behind? Then links end. */
+static void step_hand_over(struct fw_server *server)
+{
+    struct fw_replication *replication = &server->replication;
+    struct fw_repl *repl = &replication->repl;
+    int64_t now_ns = fw_clock_now_ns();
+    if (replication->resign_until_ns == 0) {
+        replication->resign_until_ns = now_ns + repl->config.ack_timeout_ns;
+        replication->resign_position = fw_changes_head(repl->changes);
+    }
+    bool has_all =
+        fw_repl_is_confirmed(repl, replication->resign_slaves, replication->resign_position);
+    bool is_possible = fw_repl_has_whole(repl, replication->resign_slaves) &&
+                       now_ns < replication->resign_until_ns &&
+                       !atomic_load(&replication->is_hasty);
+    if (!has_all && is_possible) {
+        return;
+    }
+    if (!has_all) {
+        FW_LOG(server, WARNING,
+               "not every slave has all that this server has; compare their "
+               "positions before you promote one");
+    }
+    fw_repl_resign(repl);
+    atomic_store(&replication->outcome,
+                 has_all ? FW_REPLICATION_HANDED_OVER : FW_REPLICATION_HASTY);
 }
 
 static void step_follow(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
-    if (atomic_load(&server->connection_count) > 0 ||
-        atomic_load(&replication->repl.link_count) > 0) {
+    if (atomic_load(&server->connection_count) > 0) {
         clients_drop(server); /* One may have come between the two. */
+        return;
+    }
+    if (atomic_load(&replication->repl.is_master)) {
+        step_hand_over(server);
+    }
+    if (atomic_load(&replication->repl.is_master) ||
+        atomic_load(&replication->repl.link_count) > 0) {
         return;
     }
     int rc = fw_repl_follow(&replication->repl, &replication->master);
@@ -767,6 +806,11 @@ int64_t fw_replication_patience_ns(const struct fw_server *server)
         int64_t left_ns = replication->fetch_due_ns - fw_clock_now_ns();
         return left_ns > 0 ? left_ns : 0;
     }
+    if (fw_replication_stage(replication) == FW_REPLICATION_RESIGNING &&
+        replication->resign_until_ns != 0 && atomic_load(&replication->repl.is_master)) {
+        int64_t left_ns = replication->resign_until_ns - fw_clock_now_ns();
+        return left_ns > 0 ? left_ns : 0;
+    }
     return replication->had_lease ? fw_lease_left_ns(&replication->lease) : -1;
 }
 
@@ -795,6 +839,10 @@ int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool i
         return -EAGAIN;
     }
     atomic_store(&replication->is_ordered, true);
+    atomic_store(&replication->is_hasty, is_forced);
+    if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
+        atomic_store(&replication->outcome, FW_REPLICATION_WAITING);
+    }
     atomic_store(&replication->wish, role);
     fw_reactor_wake(server->reactor);
     return 0;

@@ -20,6 +20,12 @@
  * each step begins what the next one looks for. So there is no moment in which a client is served
  * and a master is followed.
  *
+ * A master that resigns drops its clients first. When they are gone nothing changes any more: it
+ * waits until the slaves that had a whole copy have confirmed all that it has, but no longer than
+ * replies would wait for them, and then ends its links. So the slave that is promoted next has
+ * everything that was answered. One that is told to be hasty, since another is master, does not
+ * wait.
+ *
  * Only a master serves. A slave lets clients in, since who wants to see its figures or to dump its
  * items can, but refuses commands that write, and those that read unless it may serve them; the
  * error says why and where the master is. While the role changes clients are refused at once. Who
@@ -60,6 +66,13 @@ enum fw_replication_stage {
     FW_REPLICATION_FETCHING,
 };
 
+/* Of a master that resigns: have its slaves all that it has? */
+enum fw_replication_outcome {
+    FW_REPLICATION_WAITING, /* That is not known yet. */
+    FW_REPLICATION_HANDED_OVER,
+    FW_REPLICATION_HASTY, /* They were not waited for, or not long enough. */
+};
+
 /* An address where slaves connect. */
 struct fw_replication_door {
     struct fw_listener listener;
@@ -72,11 +85,13 @@ struct fw_replication {
 
     /* Anyone's. */
     struct fw_lease lease;
-    _Atomic uint32_t wish;   /* enum fw_repl_role; AUTO: none. */
-    atomic_bool has_address; /* The virtual one. */
-    atomic_bool is_ordered;  /* By a person or an agent; else it is the address that says so. */
-    _Atomic uint32_t stage;  /* enum fw_replication_stage; written by the thread that runs it. */
-    _Atomic uint32_t term;   /* Raised when clients must go. */
+    _Atomic uint32_t wish;    /* enum fw_repl_role; AUTO: none. */
+    atomic_bool has_address;  /* The virtual one. */
+    atomic_bool is_hasty;     /* A master that resigns does not wait for its slaves. */
+    _Atomic uint32_t outcome; /* enum fw_replication_outcome: of the last time that it resigned. */
+    atomic_bool is_ordered;   /* By a person or an agent; else it is the address that says so. */
+    _Atomic uint32_t stage;   /* enum fw_replication_stage; written by the thread that runs it. */
+    _Atomic uint32_t term;    /* Raised when clients must go. */
 
     /* Of the thread that runs the server. */
     struct fw_replication_door doors[FW_REPLICATION_DOORS_MAX];
@@ -93,7 +108,10 @@ struct fw_replication {
     int64_t fetch_until_ns; /* When to wait no longer for those who have not answered. */
     int64_t fetch_due_ns;   /* When to ask again; 0: somebody is being asked. */
     struct fw_repl_found found[FW_REPL_SLAVES_MAX]; /* At those of --repl-fetch, in their order. */
-    bool had_lease;                                 /* When last looked at. */
+    uint32_t resign_slaves;   /* How many had a whole copy when it began to resign. */
+    int64_t resign_until_ns;  /* For how long it waits for them; 0: clients are still there. */
+    uint64_t resign_position; /* For what. */
+    bool had_lease;           /* When last looked at. */
     bool has_master;
     struct fw_repl_master master; /* Whom to follow. */
     /* Constant: what clients of a slave are told. */
@@ -126,6 +144,7 @@ bool fw_replication_is_paused(const struct fw_replication *replication);
 int64_t fw_replication_patience_ns(const struct fw_server *server);
 
 /* Any thread: what it shall be. 0, or -ENOTSUP if it does not replicate, -EAGAIN: a copy is torn.
+ * Forced: it becomes master all the same, or slave without waiting for its slaves.
  */
 FW_MUST_CHECK int fw_replication_wish(struct fw_server *server, enum fw_repl_role role,
                                       bool is_forced);

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 from served import START_S, wait_for
-from test_repl import HELLO_BYTES, LONG, following, link_to, message, served, settle, stats
+from test_repl import HELLO_BYTES, LONG, following, link_to, message, served, settle, stats, stats_of
 
 NOOP = 0x0a
 WHOLE = 1 << 30
@@ -285,6 +285,32 @@ def test_a_tenant_may_want_it_otherwise(fairway, tmp_path):
             slave.confirm()
             assert client.line() == b"STORED\r\n" and client.line() == b"STORED\r\n"
             assert client.ask(b"set c 0 0 1\r\n1\r\n") == b"STORED\r\n"  # Confirmed by nobody.
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_a_master_that_resigns_waits_for_its_slaves(fairway, tmp_path, is_patient):
+    """The slave has not heard of most of what was written. It gets all, or the administrator is told."""
+    sock, count = tmp_path / "admin", 30
+    with served(fairway, "--repl-master", "127.0.0.1:1", "--repl-role", "master", "--admin-socket", sock, "--repl-ack-timeout",
+                LONG if is_patient else "50ms", "--repl-timeout", LONG) as master, Slave(master) as slave:
+        with master.connect() as client:
+            while not slave.marks or not slave.marks[-1] & WHOLE:
+                slave.hear()
+            slave.confirm()
+            for i in range(count):  # More than the sockets hold.
+                client.set(b"key-%d" % i, b"v" * 1000000)
+            with subprocess.Popen([fairway, "admin", "--socket", sock, "demote"], stderr=subprocess.PIPE, text=True) as demote:
+                assert client.at_end()  # Nothing more is taken.
+                if is_patient:
+                    while b"key-%d" % (count - 1) not in slave.keys or not slave.marks:
+                        if slave.marks:  # There are only so many that are not answered.
+                            slave.confirm()
+                        slave.hear()
+                    slave.confirm()
+                _, error = demote.communicate(timeout=START_S)
+            assert (demote.returncode == 0) == is_patient, error
+            assert is_patient or "compare their positions" in error
+        wait_for(lambda: stats_of(master).get("role") == "slave")
 
 
 @pytest.mark.parametrize("arguments", [["--repl-ack", "1"], ["--repl-enable", "--repl-slaves", "1", "--repl-ack", "2"]])
