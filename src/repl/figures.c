@@ -167,6 +167,14 @@ static const char *hindrance_text(const struct fw_repl *repl)
         return "less memory than the master";
     case -ENOSPC:
         return "an item did not fit in memory";
+    case -ESTALE:
+        return "the master was behind this server: accept or promote";
+    case -EACCES:
+        return "the master refused the secret";
+    case -ENOKEY:
+        return "the master wants a secret: --repl-secret-file";
+    case -EKEYREJECTED:
+        return "the master does not know the secret";
     case -EEXIST:
         return "the master has less, and another origin: accept or promote";
     default:

@@ -304,30 +304,30 @@ static int follow_measure(struct fw_repl_follow *follow, const struct fw_repl_me
 /*
  * Would a copy replace what is here by less? Only if this is whole, and the master does not
  * continue it: see repl.h. A master that was started from its image may lack what expired
- * meanwhile.
+ * meanwhile. 0: it would not; -ESTALE: the master was behind; -EEXIST: it has fewer items.
  */
-static bool follow_would_lose(const struct fw_repl_follow *follow,
-                              const struct fw_repl_about *about)
+static int follow_loss(const struct fw_repl_follow *follow, const struct fw_repl_about *about)
 {
     const struct fw_repl_followed *followed = &follow->repl->followed;
     struct fw_table_totals totals;
     /* Relaxed, all: written by followers only, of which this is the one. */
     if (atomic_load_explicit(&followed->is_torn, memory_order_relaxed) ||
         follow->answer.start == FW_REPL_GO_ON || atomic_load(&follow->repl->accepts)) {
-        return false;
+        return 0;
     }
     if (about->origin == atomic_load_explicit(&followed->origin, memory_order_relaxed)) {
         if (about->parent_history ==
             atomic_load_explicit(&followed->history, memory_order_relaxed)) {
-            return about->parent_position <
-                   atomic_load_explicit(&followed->position, memory_order_relaxed);
+            bool is_behind = about->parent_position <
+                             atomic_load_explicit(&followed->position, memory_order_relaxed);
+            return is_behind ? -ESTALE : 0;
         }
         if (about->server == atomic_load_explicit(&followed->server, memory_order_relaxed)) {
-            return false; /* The same as before, which only has a new log. */
+            return 0; /* The same as before, which only has a new log. */
         }
     }
     fw_table_totals(follow->local->cache->table, &totals);
-    return about->items < totals.items - totals.items / FEWER_OF;
+    return about->items < totals.items - totals.items / FEWER_OF ? -EEXIST : 0;
 }
 
 /* The master has said what it is, behind its answer. 0, or why it is not followed. */
@@ -342,10 +342,11 @@ static int follow_judge_about(struct fw_repl_follow *follow, const struct fw_rep
         follow->is_done = follow_is_looking(follow);
         rc = follow->is_done ? -ECANCELED : 0;
     }
-    bool is_held = rc == 0 && follow_would_lose(follow, &about);
+    int loss = rc == 0 ? follow_loss(follow, &about) : 0;
+    bool is_held = loss != 0;
     if (is_held) {
-        follow_set_hindrance(follow, -EEXIST);
-        rc = -EEXIST;
+        follow_set_hindrance(follow, loss);
+        rc = loss;
     } else {
         atomic_store(&follow->repl->accepts, false);
     }
@@ -526,7 +527,9 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
             break;
         }
         if (rc != 0) {
-            return follow_end(follow, rc == -ECONNRESET || rc == -EPIPE ? -ECONNABORTED : rc);
+            bool is_gone = rc == -ECONNRESET || rc == -EPIPE;
+            bool is_refused = is_gone && follow->has_proven && !follow->is_proven;
+            return follow_end(follow, is_refused ? -EACCES : is_gone ? -ECONNABORTED : rc);
         }
     }
     bool admits_others = follow->repl->config.admits_others;
@@ -715,6 +718,9 @@ static enum fw_step follow_apply(struct fw_repl_follow *follow)
 
 dry:
     follow_send(follow);
+    if (follow->is_done) {
+        return fw_fom_goto(fom, FOLLOW_CLOSE);
+    }
     if (follow->is_other) {
         /* While one cannot be sent the next is not awaited. */
         int64_t since_ns = follow->is_sending ? fw_fom_now(fom) : follow->beat_ns;
@@ -755,6 +761,13 @@ static const char *error_text(int error)
                "not follow; 'fairway admin promote' makes it master, 'fairway admin accept' lets "
                "it "
                "follow and forget them";
+    case -ESTALE:
+        return "it was behind this server when it became master: this server keeps its items and "
+               "does not follow; 'fairway admin promote' makes it master, 'fairway admin accept' "
+               "lets it follow and forget them";
+    case -EACCES:
+        return "it ended the connection when it saw the proof: its secret is another one than that "
+               "of --repl-secret-file here";
     case -ENODATA:
         return "it has no whole copy";
     case -ENOSPC:
@@ -791,11 +804,28 @@ static void follow_say_why(struct fw_repl_follow *follow)
     FW_LOG(repl, WARNING, "no link to the master %s: %s; trying again", address, error_text(error));
 }
 
+static bool is_of_secret(int error)
+{
+    return error == -EACCES || error == -ENOKEY || error == -EKEYREJECTED;
+}
+
+/* A wrong secret is shown as the reason, until the link fails for another one or is there. */
+static void follow_show_why(struct fw_repl_follow *follow)
+{
+    /* Relaxed: it is only shown. */
+    int shown = atomic_load_explicit(&follow->repl->followed.hindrance, memory_order_relaxed);
+    if (is_of_secret(follow->error)) {
+        follow_set_hindrance(follow, follow->error);
+    } else if (is_of_secret(shown)) {
+        follow_set_hindrance(follow, 0);
+    }
+}
+
 /* How long to wait before the next attempt. */
 static int64_t follow_patience(struct fw_repl_follow *follow)
 {
     int64_t pause_ns = 0;
-    if (follow->error == -E2BIG || follow->error == -EEXIST) {
+    if (follow->error == -E2BIG || follow->error == -EEXIST || follow->error == -ESTALE) {
         pause_ns = HINDERED_NS;
     } else if (follow->error == -ENOSPC) {
         pause_ns = follow->overflow_ns > HINDERED_NS ? follow->overflow_ns : HINDERED_NS;
@@ -812,6 +842,7 @@ static enum fw_step follow_close(struct fw_repl_follow *follow)
     if (!follow->is_closing) {
         follow->is_closing = true;
         follow_say_why(follow);
+        follow_show_why(follow);
         if (follow_is_fetching(follow) && !follow->is_done) {
             follow->repl->found.error = follow->error != 0 ? follow->error : -ECANCELED;
             follow->clear_cursor = 0;

@@ -289,8 +289,12 @@ static void refusals_write(struct fw_replication *replication)
 
 const char *fw_replication_refusal(const struct fw_replication *replication, bool is_write)
 {
-    if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
+    enum fw_replication_stage stage = fw_replication_stage(replication);
+    if (stage == FW_REPLICATION_MASTER) {
         return NULL;
+    }
+    if (stage == FW_REPLICATION_FETCHING || !replication->has_master) {
+        return "this server fetches its items back from a slave, and serves when it has them";
     }
     if (fw_replication_refuses_reads(replication)) {
         return replication->no_reads;

@@ -169,8 +169,9 @@ static inline bool fw_replication_is_silent(const struct fw_replication *replica
 static inline bool fw_replication_refuses(const struct fw_replication *replication)
 {
     enum fw_replication_stage stage = fw_replication_stage(replication);
-    return stage == FW_REPLICATION_MASTER ? fw_replication_is_silent(replication)
-                                          : stage != FW_REPLICATION_SLAVE;
+    return stage == FW_REPLICATION_MASTER
+               ? fw_replication_is_silent(replication)
+               : stage != FW_REPLICATION_SLAVE && stage != FW_REPLICATION_FETCHING;
 }
 
 /* Are all commands refused that read or write? */

@@ -311,6 +311,7 @@ def test_a_slave_that_is_ahead_of_what_was_fetched_is_held(fairway):
         wait_for(lambda: stats_of(again).get("role") == "master")
         wait_for(lambda: stats(reader)["link"] == "held")
         assert stats(reader, b"")["curr_items"] == "501" and stats(reader)["complete"] == "no"
+        assert stats(reader)["reason"].startswith("the master was behind")
         wire.mend()  # The other had no more, and follows.
         with again.connect() as client, behind.connect() as other:
             settle(client, other)
@@ -370,6 +371,22 @@ def test_a_fetch_that_breaks_off_goes_on_with_another(fairway):
         with again.connect() as client:
             assert stats(client, b"")["curr_items"] == "500" and client.get(b"broken-1") is None
         logged(again, "what has come is dropped")
+
+
+def test_clients_of_a_master_that_fetches_are_told_so(fairway):
+    """Until it has its items; figures are to be had."""
+    with FakeMaster() as slave, served(fairway, "--repl-fetch", slave.address, "--repl-timeout", LONG) as master, \
+            master.connect() as client:
+        for words in (b"get a\r\n", b"set a 0 0 1\r\n1\r\n", b"flush_all\r\n"):
+            assert client.ask(words).startswith(b"SERVER_ERROR this server fetches its items")
+        assert stats(client)["role"] == "fetching"
+        slave.greet(KNOWS_MEMORY)
+        slave.link.sendall(about(MIB))
+        slave.greet(KNOWS_MEMORY)
+        slave.link.sendall(about(MIB) + message(SETQ, bytes(8), b"a", b"1"))
+        slave.mark(5)
+        wait_for(lambda: stats(client)["role"] == "master")
+        assert client.get(b"a") == b"1"
 
 
 def test_a_master_that_finds_nothing_to_fetch_begins_anew(fairway):

@@ -597,9 +597,11 @@ def test_who_knows_the_secret_may_follow(fairway, tmp_path):
         slaves = ("--repl-serve-reads", "--repl-master", replication_address(master))
         with served(fairway, *slaves, "--repl-secret-file", right) as slave, slave.connect() as reader:
             assert list(assert_same(client, reader)) == [b"a"]
-            for arguments in ((), ("--repl-secret-file", wrong)):
+            for arguments, reason in (((), "the master wants a secret: --repl-secret-file"),
+                                      (("--repl-secret-file", wrong), "the master refused the secret")):
                 with served(fairway, *slaves, *arguments) as stranger, stranger.connect() as nobody:
                     wait_for(lambda: int(stats(nobody)["connects"]) > 2)  # pylint: disable=cell-var-from-loop
+                    wait_for(lambda: stats(nobody).get("reason") == reason)  # pylint: disable=cell-var-from-loop
                     rows = stats(nobody)
                     assert (rows["complete"], rows["history"]) == ("no", "0" * 16)
                     assert stats(nobody, b"")["curr_items"] == "0"
@@ -614,6 +616,7 @@ def test_a_master_has_to_prove_it_too(fairway, tmp_path):
         client.set(b"a", b"1")
         with following(fairway, master, "--repl-secret-file", secret_file(tmp_path)) as slave, slave.connect() as reader:
             wait_for(lambda: stats(reader)["unproven"] != "0")
+            wait_for(lambda: stats(reader).get("reason") == "the master does not know the secret")
             assert stats(reader, b"")["curr_items"] == "0" and stats(reader)["complete"] == "no"
 
 
