@@ -44,6 +44,18 @@ void fw_repl_link_tell_later(struct fw_repl_link *link)
     }
 }
 
+/*
+ * Has the slave every item that it was told of? One that expires or evicts by itself may lack what
+ * was touched, and is told all of it.
+ */
+static bool link_keeps_all(const struct fw_repl_link *link)
+{
+    uint32_t needed = (uint32_t)FW_REPL_KNOWS_EXPIRY | (uint32_t)FW_REPL_KNOWS_MEMORY;
+    /* Relaxed: this link writes it. */
+    return (link->knows & needed) == needed &&
+           !atomic_load_explicit(&link->slot->is_partial, memory_order_relaxed);
+}
+
 /* What the key is now. `number`: not 0, only if it is still that; and then without its value. */
 static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint64_t number)
 {
@@ -52,7 +64,7 @@ static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint6
     fw_table_hold(local->table, &hold, key);
     if (hold.item == NULL) {
         fw_repl_put_delete(link->reply, key->bytes, key->length);
-    } else if (number == 0) {
+    } else if (number == 0 || !link_keeps_all(link)) {
         fw_repl_put_item(link->reply, local, hold.item, link->is_ours);
     } else if (fw_item_number(hold.item) == number) {
         fw_repl_put_touch(link->reply, local, hold.item, link->is_ours);

@@ -19,7 +19,7 @@ class MasterKilled(Exception):
 
 
 LATER, FLUSHQ = 0xf3, 0x18
-KNOWS_LATER, KNOWS_EXPIRY = 1, 2
+KNOWS_LATER, KNOWS_EXPIRY, KNOWS_MEMORY = 1, 2, 4
 
 
 @pytest.mark.parametrize("is_early", [True, False])
@@ -109,6 +109,21 @@ def test_a_master_tells_what_has_expired(fairway):
             while (found := heard(slave)) != (DELETEQ, b"a"):
                 assert found is not None and found[0] != LATER
                 client.get(b"a")  # So it is met sooner.
+
+
+@pytest.mark.parametrize("knows, opcode", [(0, SETQ), (KNOWS_EXPIRY, SETQ), (KNOWS_EXPIRY | KNOWS_MEMORY, TOUCH)])
+def test_a_touch_brings_the_item_where_it_may_be_missing(fairway, knows, opcode):
+    """At a slave that drops items by itself."""
+    with served(fairway) as master, master.connect() as client:
+        client.set(b"a", b"1")
+        slave, _ = greeted(master, knows)
+        with slave:
+            while heard(slave) != (SETQ, bytes(8) + b"a1"):
+                pass
+            assert client.ask(b"touch a 1000\r\n") == b"TOUCHED\r\n"
+            while (found := heard(slave))[0] == NOOP:
+                pass
+            assert found[0] == opcode and found[1].endswith(b"a1" if opcode == SETQ else b"a")
 
 
 def test_a_slave_of_the_release_before_is_told_what_it_knows(fairway):
