@@ -156,6 +156,13 @@ uint32_t fw_cache_expiry(const struct fw_cache_local *local, int64_t given)
     return expires > UINT32_MAX ? UINT32_MAX : (uint32_t)expires;
 }
 
+int64_t fw_cache_date_ns(const struct fw_cache *cache)
+{
+    return (cache->start_wall_s + atomic_load_explicit(&cache->shift_s, memory_order_relaxed)) *
+               FW_NS_PER_S +
+           fw_clock_now_ns() - cache->start_ns;
+}
+
 void fw_cache_shift(struct fw_cache_local *local, int64_t seconds)
 {
     atomic_fetch_add_explicit(&local->cache->shift_s, seconds, memory_order_relaxed);

@@ -177,6 +177,9 @@ FW_MUST_CHECK int fw_cache_init(struct fw_cache *cache, const struct fw_table_co
                                 struct fw_reason *reason);
 void fw_cache_fini(struct fw_cache *cache);
 
+/* What unix time it is by the cache's clock, which does not jump. Any thread. */
+int64_t fw_cache_date_ns(const struct fw_cache *cache);
+
 FW_MUST_CHECK int fw_cache_local_init(struct fw_cache_local *local, struct fw_cache *cache);
 void fw_cache_local_fini(struct fw_cache_local *local);
 

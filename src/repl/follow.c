@@ -266,6 +266,8 @@ static void follow_say_hello(struct fw_repl_follow *follow)
                                     .iov_len = fw_repl_put_hello(follow->output, &greeting)};
     follow->has_greeted = true;
     follow->hello_ns = fw_fom_now(&follow->fom);
+    follow->hello_date_ns = fw_cache_date_ns(follow->local->cache);
+    follow->ahead_s = 0;
     follow->is_keeping = false; /* Unless the master says what it drops. */
 }
 
@@ -352,6 +354,13 @@ static int follow_judge_about(struct fw_repl_follow *follow, const struct fw_rep
     }
     follow->origin = about.origin;
     follow->server = about.server;
+    follow->ahead_s =
+        fw_repl_clock_ahead((int64_t)(about.date_ns & INT64_MAX), follow->hello_date_ns,
+                            fw_cache_date_ns(follow->local->cache));
+    if (follow->ahead_s != 0) {
+        FW_LOG(repl, WARNING, "the master's clock is %" PRId64 " seconds ahead of the one here",
+               follow->ahead_s);
+    }
     atomic_store(&follow->repl->followed.is_held, is_held);
     return rc;
 }
@@ -683,6 +692,9 @@ static int follow_take(struct fw_repl_follow *follow)
         return -EPROTO;
     }
     follow->input_begin += (uint32_t)message.size;
+    if ((follow->answer.knows & (uint32_t)FW_REPL_KNOWS_DATES) != 0) {
+        fw_repl_correct(&message, follow->ahead_s);
+    }
     int rc = follow_do(follow, &message);
     return rc == 0 ? 1 : rc;
 }

@@ -68,7 +68,9 @@ struct fw_repl_follow {
     uint32_t answer_opaque;
     uint64_t clear_cursor;
     int64_t heard_ns;
-    int64_t hello_ns;     /* When it greeted. */
+    int64_t hello_ns; /* When it greeted. */
+    int64_t hello_date_ns;
+    int64_t ahead_s;      /* By so much the master's clock is ahead of ours. */
     int64_t pause_ns;     /* Before it connects again. */
     int64_t overflow_ns;  /* That pause, if an item does not fit again. */
     int64_t beat_ns;      /* When it last said that it is there. */

@@ -27,6 +27,7 @@ void fw_repl_link_tell_about(struct fw_repl_link *link)
         .parent_position = link->repl->parent_position,
         .number = fw_table_number(link->local->cache->table),
         .server = link->repl->own_origin,
+        .date_ns = (uint64_t)fw_cache_date_ns(link->local->cache),
     };
     if (link->is_fetched) { /* It will go on from where this server is. */
         struct fw_repl_standing standing;
@@ -61,13 +62,16 @@ static void link_tell(struct fw_repl_link *link, const struct fw_key *key, uint6
 {
     struct fw_cache_local *local = link->local;
     struct fw_hold hold;
+    enum fw_repl_form form = fw_repl_link_knows(link, FW_REPL_KNOWS_DATES) ? FW_REPL_DATED
+                             : link->is_ours                               ? FW_REPL_OURS
+                                                                           : FW_REPL_PLAIN;
     fw_table_hold(local->table, &hold, key);
     if (hold.item == NULL) {
         fw_repl_put_delete(link->reply, key->bytes, key->length);
     } else if (number == 0 || !link_keeps_all(link)) {
-        fw_repl_put_item(link->reply, local, hold.item, link->is_ours);
+        fw_repl_put_item(link->reply, local, hold.item, form);
     } else if (fw_item_number(hold.item) == number) {
-        fw_repl_put_touch(link->reply, local, hold.item, link->is_ours);
+        fw_repl_put_touch(link->reply, local, hold.item, form);
     } /* Else it was written since, and that stands further on. */
     fw_hold_release(&hold);
     link->item_count++;

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/endian.h"
 #include "cache/binary.h"
+#include "io/clock.h"
 #include "repl/secret.h"
 
 enum {
@@ -15,7 +16,7 @@ enum {
     HELLO_EXTRAS = 20,
     MARK_EXTRAS = 8,
     MARK_EXTRAS_ECHO = 16,
-    ABOUT_SIZE = 56,
+    ABOUT_SIZE = 64,
     STATUS_OUT_OF_MEMORY = 0x82,
     KNOWS_SHIFT = 8,
 };
@@ -54,17 +55,18 @@ static char *put_bytes(char *to, const char *bytes, size_t length)
 }
 
 /* As a client would say it. The item is alive, so it expires later than now, or never. */
-static uint32_t expiry_say(const struct fw_cache_local *local, const struct fw_item *item)
+static uint32_t expiry_say(const struct fw_cache_local *local, const struct fw_item *item,
+                           enum fw_repl_form form)
 {
     uint32_t expires = fw_item_expires(item);
     if (expires == 0) {
         return 0;
     }
-    if (expires <= local->now) {
+    if (expires <= local->now && form != FW_REPL_DATED) {
         return 1; /* A client has locked it, and so it has not expired yet. */
     }
-    uint32_t left = expires - local->now;
-    if (left <= RELATIVE_MAX_S) {
+    uint32_t left = expires > local->now ? expires - local->now : 0;
+    if (left <= RELATIVE_MAX_S && form != FW_REPL_DATED) {
         return left;
     }
     int64_t date = local->cache->start_wall_s + expires - FW_CACHE_CLOCK_START;
@@ -72,8 +74,9 @@ static uint32_t expiry_say(const struct fw_cache_local *local, const struct fw_i
 }
 
 void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
-                      struct fw_item *item, bool is_ours)
+                      struct fw_item *item, enum fw_repl_form form)
 {
+    bool is_ours = form != FW_REPL_PLAIN;
     uint64_t cas = fw_item_cas(item);
     bool has_number = is_ours && cas != fw_item_number(item);
     const struct head head = {
@@ -87,7 +90,7 @@ void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local
     };
     char *to = put_header(reply->next, &head, item->key_length, fw_item_length(item));
     fw_be32_put(to, fw_item_flags(item));
-    fw_be32_put(to + 4, expiry_say(local, item));
+    fw_be32_put(to + 4, expiry_say(local, item, form));
     if (has_number) {
         fw_be64_put(to + SET_EXTRAS, fw_item_number(item));
     }
@@ -96,14 +99,15 @@ void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local
 }
 
 void fw_repl_put_touch(struct fw_reply *reply, const struct fw_cache_local *local,
-                       const struct fw_item *item, bool is_ours)
+                       const struct fw_item *item, enum fw_repl_form form)
 {
+    bool is_ours = form != FW_REPL_PLAIN;
     const struct head head = {.magic = FW_BINARY_REQUEST,
                               .opcode = FW_REPL_TOUCH,
                               .extras_length = sizeof(uint32_t),
                               .opaque = is_ours ? item->bits & (unsigned)FW_REPL_BITS : 0};
     char *to = put_header(reply->next, &head, item->key_length, 0);
-    fw_be32_put(to, expiry_say(local, item));
+    fw_be32_put(to, expiry_say(local, item, form));
     fw_reply_advance(reply, put_bytes(to + sizeof(uint32_t), item->key, item->key_length));
 }
 
@@ -183,6 +187,7 @@ void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about
     fw_be64_put(to + 32, about->parent_position);
     fw_be64_put(to + 40, about->number);
     fw_be64_put(to + 48, about->server);
+    fw_be64_put(to + 56, about->date_ns);
     fw_reply_advance(reply, to + ABOUT_SIZE);
 }
 
@@ -197,7 +202,32 @@ struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message)
         .parent_position = fw_be64_get(message->value + 32),
         .number = fw_be64_get(message->value + 40),
         .server = fw_be64_get(message->value + 48),
+        .date_ns = fw_be64_get(message->value + 56),
     };
+}
+
+int64_t fw_repl_clock_ahead(int64_t date_ns, int64_t asked_ns, int64_t heard_ns)
+{
+    int64_t ahead_ns = 0;
+    if (date_ns < asked_ns - FW_NS_PER_S) {
+        ahead_ns = date_ns - asked_ns;
+    } else if (date_ns > heard_ns + FW_NS_PER_S) {
+        ahead_ns = date_ns - heard_ns;
+    }
+    return ahead_ns / FW_NS_PER_S;
+}
+
+void fw_repl_correct(struct fw_repl_message *message, int64_t ahead_s)
+{
+    bool has_date = message->opcode == FW_REPL_SETQ || message->opcode == FW_REPL_SET ||
+                    message->opcode == FW_REPL_TOUCH;
+    if (has_date && message->expires > RELATIVE_MAX_S) {
+        int64_t date = (int64_t)message->expires - ahead_s;
+        /* It stays a date, whatever the master says. */
+        message->expires = date <= RELATIVE_MAX_S ? RELATIVE_MAX_S + 1
+                           : date < UINT32_MAX    ? (uint32_t)date
+                                                  : UINT32_MAX;
+    }
 }
 
 size_t fw_repl_put_heartbeat(char to[static FW_REPL_HEADER])

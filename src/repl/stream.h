@@ -45,9 +45,11 @@
  * rest counts. A slave that could not keep all that it was told answers with a status that is not
  * 0, and does not count as one that has confirmed anything.
  *
- * Expiry times are relative, as clients give them, up to 30 days; so two machines need not agree
- * what time it is, and an item lives longer on the slave by what it takes to get there. Beyond that
- * they are dates.
+ * Expiry times are dates (FW_REPL_KNOWS_DATES), so an item lives no longer at the slave, however
+ * long it was under way. About says what time it is at the master; a slave that can be sure that
+ * its own clock is another corrects dates by as much (fw_repl_clock_ahead()). To others times up to
+ * 30 days are relative, as clients give them: an item lives longer there by what it takes to get
+ * there.
  *
  * Before the stream the two greet each other:
  *
@@ -123,7 +125,8 @@ enum {
     FW_REPL_KNOWS_MEMORY = 4, /* About, Evicted: the slave drops nothing by itself. */
     FW_REPL_KNOWS_AGES = 8,   /* Read. */
     FW_REPL_KNOWS_ECHO = 16,  /* Marks bring back the slave's time. */
-    FW_REPL_KNOWS_ALL = 31,
+    FW_REPL_KNOWS_DATES = 32, /* Expiry times are dates. */
+    FW_REPL_KNOWS_ALL = 63,
 };
 
 /* The opaque of a mark. */
@@ -175,12 +178,13 @@ enum fw_repl_decoded fw_repl_decode(const char *bytes, size_t size,
 
 /*
  * Encoders write to a reply that has room for FW_REPLY_ROOM_MIN bytes and a piece, or to a buffer,
- * and then return how many bytes. `is_ours`: the slave has said so.
+ * and then return how many bytes. `form`: what the slave understands.
  */
+enum fw_repl_form { FW_REPL_PLAIN = 0, FW_REPL_OURS = 1, FW_REPL_DATED = 3 /* And ours. */ };
 void fw_repl_put_item(struct fw_reply *reply, const struct fw_cache_local *local,
-                      struct fw_item *item, bool is_ours);
+                      struct fw_item *item, enum fw_repl_form form);
 void fw_repl_put_touch(struct fw_reply *reply, const struct fw_cache_local *local,
-                       const struct fw_item *item, bool is_ours);
+                       const struct fw_item *item, enum fw_repl_form form);
 void fw_repl_put_delete(struct fw_reply *reply, const char *key, size_t key_length);
 void fw_repl_put_flush(struct fw_reply *reply, uint64_t number);
 void fw_repl_put_later(struct fw_reply *reply, const struct fw_cache_local *local);
@@ -211,11 +215,21 @@ struct fw_repl_about {
     uint64_t origin;         /* Of its items: see repl.h. */
     uint64_t parent_history; /* Of the master that it was a whole slave of before; 0: of none. */
     uint64_t parent_position;
-    uint64_t number; /* The next. Of two servers with one origin the newer has the higher one. */
-    uint64_t server; /* Drawn when it was started. */
+    uint64_t number;  /* The next. Of two servers with one origin the newer has the higher one. */
+    uint64_t server;  /* Drawn when it was started. */
+    uint64_t date_ns; /* What time it is there. */
 };
 void fw_repl_put_about(struct fw_reply *reply, const struct fw_repl_about *about);
 struct fw_repl_about fw_repl_about_read(const struct fw_repl_message *message);
+
+/*
+ * By how many seconds the clock of a master that said `date_ns` is ahead of ours, if it was asked
+ * when ours said `asked_ns`, and its answer came at `heard_ns`: at least by so many. Clocks are as
+ * exact as a second.
+ */
+int64_t fw_repl_clock_ahead(int64_t date_ns, int64_t asked_ns, int64_t heard_ns);
+/* Makes the expiry time of a message one by our clock. */
+void fw_repl_correct(struct fw_repl_message *message, int64_t ahead_s);
 
 /* What a slave says now and then to a master that puts no marks, so that it knows that it is there.
  */

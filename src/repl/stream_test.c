@@ -257,7 +257,7 @@ static void test_marks_and_greetings(void **state)
     (void)fw_repl_put_mark_answer(bytes, 43, false, 0);
     assert_int_equal(fw_repl_decode(bytes, FW_REPL_HEADER, &message), FW_REPL_MESSAGE);
     assert_true(message.is_answer && message.opaque == 43 && message.status != 0);
-    const struct fw_repl_about about = {1, 2, 3, 4, 5, 6, 7};
+    const struct fw_repl_about about = {1, 2, 3, 4, 5, 6, 7, 8};
     fw_repl_put_about(reply, &about);
     assert_int_equal(fw_repl_decode(bytes, gather(pair, bytes), &message), FW_REPL_MESSAGE);
     const struct fw_repl_about read = fw_repl_about_read(&message);

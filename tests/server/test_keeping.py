@@ -8,6 +8,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 
 import pytest
 from served import START_S, wait_for
@@ -16,13 +17,13 @@ from test_repl import (LONG, NOOP, SETQ, TOUCH, FakeMaster, Wire, admin, assert_
 from test_replica import MasterKilled, greeted
 
 EVICTED, ABOUT = 0xf4, 0xf6
-KNOWS_EXPIRY, KNOWS_MEMORY, KNOWS_ECHO = 2, 4, 16
+KNOWS_EXPIRY, KNOWS_MEMORY, KNOWS_ECHO, KNOWS_DATES = 2, 4, 16, 32
 MIB = 1 << 20
 MANY = 1 << 20
 
 
-def about(memory, items=0, origin=1, history=0, position=0, server=1, number=0):
-    return message(ABOUT, b"", b"", struct.pack(">7Q", memory, items, origin, history, position, number, server))
+def about(memory, items=0, origin=1, history=0, position=0, server=1, number=0, date=0):
+    return message(ABOUT, b"", b"", struct.pack(">8Q", memory, items, origin, history, position, number, server, date))
 
 
 def test_a_slave_of_less_memory_is_refused(fairway):
@@ -156,14 +157,14 @@ def test_the_age_of_a_copy_counts_from_when_the_slave_asked(fairway):
 
         master.greet(KNOWS_ECHO)
         master.link.sendall(message(SETQ, bytes(8), b"a", b"1"))
-        time = mark(0)
-        assert time > 0 and stats(reader)["complete"] == "yes"
+        asked = mark(0)
+        assert asked > 0 and stats(reader)["complete"] == "yes"
         for _ in range(2):
             while True:  # A machine that stands still between the two makes this old.
-                time = mark(time)
+                asked = mark(asked)
                 if not is_old():
                     break
-            wait_for(lambda: mark(time) and is_old())
+            wait_for(lambda: mark(asked) and is_old())
 
 
 @pytest.mark.parametrize("bound", ["1ms", "soon", "2h"])
@@ -447,6 +448,43 @@ def test_times_to_live_are_those_of_the_master(fairway, knows):
         wait_for(lambda: stats(reader)["complete"] == "yes")
         master.mark(5)
         assert 1000 - START_S < left(b"a") <= 1000 and 2000 - START_S < left(b"b") <= 2000 and left(b"never") == -1
+
+
+@pytest.mark.parametrize("ahead", [0, 86400, -86400])
+def test_times_to_live_are_dates(fairway, ahead):
+    """However long an item was under way: one that had 1,000 seconds to live 300 seconds ago has 700. A master whose clock
+    is wrong is no exception."""
+    with FakeMaster() as master, served(fairway, "--repl-master", master.address, "--repl-serve-reads",
+                                        "--repl-timeout", LONG) as slave, slave.connect() as reader:
+        def left(key):
+            return int(reader.ask(b"mg %s t\r\n" % key).split()[1][1:])
+
+        master.greet(KNOWS_MEMORY | KNOWS_EXPIRY | KNOWS_DATES)
+        now = time.time_ns() + ahead * 10**9
+        begin = time.monotonic()
+        master.link.sendall(about(MIB, date=now))
+        date = now // 10**9 + 700
+        for key in (b"a", b"b"):
+            master.link.sendall(message(SETQ, struct.pack(">II", 0, date), key, b"1"))
+        master.link.sendall(message(TOUCH, struct.pack(">I", date + 100), b"b"))
+        master.mark(5)
+        wait_for(lambda: stats(reader)["complete"] == "yes")
+        first, second = left(b"a"), left(b"b")
+        took = time.monotonic() - begin
+        # The clock of a slave may be wrong by a second, and the one of the master too, if it was corrected.
+        assert 700 - took - 3 <= first <= 703 and 99 <= second - first <= 100
+
+
+def test_a_master_sends_dates(fairway):
+    with served(fairway) as master, master.connect() as client:
+        slave, _ = greeted(master, KNOWS_MEMORY | KNOWS_EXPIRY | KNOWS_DATES)
+        with slave:
+            before = int(time.time())
+            assert client.ask(b"set a 0 1000 1\r\n1\r\n") == b"STORED\r\n"
+            while (found := heard(slave))[0] != SETQ:
+                pass
+            date = struct.unpack(">I", found[1][4:8])[0]
+            assert before + 999 <= date <= int(time.time()) + 1001
 
 
 HOT, NEW = 400, 6000  # A third of what there is room for, and as many as fit twice.

@@ -7,7 +7,7 @@
  * answers must be the last version that it has acknowledged, or one that was under way. What a
  * slave answers must be some version, whole, or none. No CAS is ever given to two versions of a
  * key, also not by two masters. When all is calm again every server has the same items, with the
- * same numbers.
+ * same numbers, and they expire at the same time, to a second.
  *
  * In acknowledged mode masters die and resign while clients write. In their place comes the slave
  * that is complete and furthest on, chosen when the old master is silent, as a quorum would. Then
@@ -46,6 +46,8 @@ enum {
     FILLERS = 100, /* Items that nobody asks for, so that a copy takes a while, */
     FILLER_SIZE = 4000,
     WINDOW = 4096, /* over a network that takes so many bytes at a time. */
+    LIFE_MIN_S = 100000,
+    LIFE_MAX_S = 1000000,
 };
 
 #define PATIENCE_NS (5 * SIM_S)
@@ -322,6 +324,12 @@ static void slaves_judge(const struct seen *before)
     }
 }
 
+/* How long an item is to live: never, or longer than anything here takes. */
+static uint32_t life_draw(void)
+{
+    return sim_chance(4) ? 0 : (uint32_t)sim_between(LIFE_MIN_S, LIFE_MAX_S);
+}
+
 static bool do_set(struct writer *writer, uint32_t number)
 {
     struct key *key = &writer->keys[number];
@@ -333,8 +341,8 @@ static bool do_set(struct writer *writer, uint32_t number)
     uint32_t term = world.term;
     uint32_t version = version_begin(key, false);
     size_t size = value_make(writer, number, version, writer->input);
-    int length =
-        snprintf(writer->output, LINE_MAX, "ms %.*s %zu c\r\n", (int)name_length, name, size);
+    int length = snprintf(writer->output, LINE_MAX, "ms %.*s %zu c T%" PRIu32 "\r\n",
+                          (int)name_length, name, size, life_draw());
     memcpy(writer->output + length, writer->input, size);
     memcpy(writer->output + (size_t)length + size, "\r\n", 2);
     size_t got = 0;
@@ -374,6 +382,22 @@ static bool do_remove(struct writer *writer, uint32_t number)
         key->acknowledged = version;
     }
     return true;
+}
+
+/* Another time to live, of whatever is there. */
+static bool do_touch(struct writer *writer, uint32_t number)
+{
+    char name[KEY_MAX];
+    char line[LINE_MAX];
+    size_t name_length = key_make(writer, number, name);
+    int length = snprintf(writer->output, LINE_MAX, "touch %.*s %" PRIu32 "\r\n", (int)name_length,
+                          name, life_draw());
+    size_t got = 0;
+    if (wire_send(writer->socket, writer->output, (size_t)length)) {
+        got = wire_receive(writer->socket, line, sizeof line, true);
+    }
+    return (got == 9 && memcmp(line, "TOUCHED\r\n", 9) == 0) ||
+           (got == 11 && memcmp(line, "NOT_FOUND\r\n", 11) == 0);
 }
 
 /* May nothing be there, in the master's answer? A removal may have come last. */
@@ -471,6 +495,7 @@ static void writer_step(struct writer *writer)
     int64_t choice = sim_between(0, 9);
     bool is_right = choice < 5   ? do_set(writer, key)
                     : choice < 6 ? do_remove(writer, key)
+                    : choice < 7 ? do_touch(writer, key)
                                  : do_get(writer, writer->socket, key, writer->server);
     if (!is_right) {
         SIM_EXPECT(!world.is_calm);
@@ -658,11 +683,13 @@ struct listed {
     uint64_t cas;
     uint32_t length;
     uint32_t flags;
+    int64_t date; /* When it expires; 0: never. */
 };
 
 struct listing {
     struct listed items[WRITERS * KEYS + FILLERS];
     uint32_t count;
+    int64_t start_wall_s; /* Of the server's cache. */
 };
 
 static void list_visit(struct fw_item *item, void *context)
@@ -675,6 +702,8 @@ static void list_visit(struct fw_item *item, void *context)
     listed->cas = fw_item_cas(item);
     listed->length = fw_item_length(item);
     listed->flags = fw_item_flags(item);
+    uint32_t expires = fw_item_expires(item);
+    listed->date = expires == 0 ? 0 : listing->start_wall_s + expires;
 }
 
 static void list(uint32_t server, struct listing *listing)
@@ -684,6 +713,7 @@ static void list(uint32_t server, struct listing *listing)
     int rc = fw_table_local_create(&local, world.servers[server]->cache.table);
     SIM_EXPECT(rc == 0);
     listing->count = 0;
+    listing->start_wall_s = world.servers[server]->cache.start_wall_s;
     while (!fw_table_visit(local, &cursor, 8, list_visit, listing)) {
     }
     fw_table_local_destroy(local);
@@ -703,7 +733,8 @@ static void compare(uint32_t slave)
             is_found = ours->key_length == theirs->key_length &&
                        memcmp(ours->key, theirs->key, ours->key_length) == 0 &&
                        ours->cas == theirs->cas && ours->length == theirs->length &&
-                       ours->flags == theirs->flags;
+                       ours->flags == theirs->flags &&
+                       llabs(ours->date - theirs->date) <= 1; /* Clocks begin between seconds. */
         }
         if (!is_found) {
             sim_fail("slave %u has not the same item %.*s", slave, (int)ours->key_length,

@@ -38,6 +38,7 @@ COORDINATOR = "src/epoch/coordinator.c"
 TABLE = "src/cache/table.c"
 LINK = "src/repl/link.c"
 REPL = "src/repl/repl.c"
+APPLY = "src/repl/apply.c"
 FOLLOW = "src/repl/follow.c"
 REPLICATION = "src/server/replication.c"
 DOUBT = "src/server/doubt.c"
@@ -419,6 +420,12 @@ MUTANTS = [
            "a new master gives out CAS that the old one gave, and that it never heard of",
            [("        fw_table_take_numbers(table, fw_table_number(table) + numbers_unheard(repl));\n",
              "")]),
+    Mutant("item-lives-longer-at-the-slave", APPLY, "repl",
+           "an item lives 15 s longer at the slave",
+           [("    fw_item_set_expires(item, expires);\n", "    fw_item_set_expires(item, expires == 0 ? 0 : expires + 15);\n")]),
+    Mutant("touch-does-nothing-at-the-slave", APPLY, "repl",
+           "a time to live that was changed at the master stays as it was at the slave",
+           [("        fw_item_set_expires(hold.item, fw_cache_expiry(local, message->expires));\n", "")]),
     Mutant("torn-slave-goes-on", FOLLOW, "repl-faults",
            "a slave whose copy was cut off comes back as if it had everything",
            [("is_torn ? 0 : atomic_load", "atomic_load")]),
