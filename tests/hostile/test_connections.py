@@ -106,6 +106,8 @@ def test_after_a_login_it_is_the_user_s(serve, tmp_path):
             return client, is_in(client)
         batch = [log_in(b"batch") for _ in range(6)]
         assert [entry[1] for entry in batch] == [True] * 3 + [False] * 3
+        # They were told before they were closed.
+        wait_for(lambda: int(tenant_rows(batch[0][0])["default:connections"]) == 0)
         strangers = [server.connect() for _ in range(30)]
         web = [log_in(b"web") for _ in range(5)]
         assert not any(entry[1] for entry in web)  # Strangers have all places before the login,
