@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goal: a mutant counts as caught only if it was made, ran, and a seed failed.
 Method: the harness is given mutants of which that is known: one that changes nothing, one whose text is not
-there, one that does not compile, and one that every seed notices."""
+there, one that does not compile, and one that every seed notices. That each mutant of the table can be made is
+seen here, at every change; that each is caught, by `make mutants`."""
 
 import importlib.machinery
 import importlib.util
@@ -34,6 +35,11 @@ ACKNOWLEDGED = "    atomic_store_explicit(&clink->channel, NULL, memory_order_re
 def test_a_mistake_is_caught(judge):
     caught, what = judge(ACKNOWLEDGED, "")
     assert caught and what.startswith("seed 1: ")
+
+
+def test_each_of_the_table_fits_the_source(harness):
+    for mutant in harness.MUTANTS:
+        assert harness.mutate(mutant) != ""  # Raises, if what it changes is not there, or twice.
 
 
 def test_a_header_is_mutated(judge):

@@ -313,7 +313,7 @@ MUTANTS = [
              "        connection_pass_on(connection);")]),
     Mutant("server-drain-wakes-nobody", SERVER, "server-stop",
            "idle connections keep a server that drains waiting",
-           [("        fw_fom_wake(&connection->fom); /* Alive", "        (void)connection; /* Alive")]),
+           [("    fw_fom_wake(&connection->fom); /* Alive", "    (void)connection; /* Alive")]),
 
     # ---- the request scheduler
     Mutant("sched-tokens-taken-twice", TENANTS, "sched-rate",
