@@ -135,6 +135,9 @@ static bool link_send(struct fw_repl_link *link)
 /* The slave has all before the position, and a whole copy: that is what others may count on. */
 static void link_vouch(struct fw_repl_link *link, uint64_t position)
 {
+    if (position + 1 == atomic_load_explicit(&link->slot->whole, memory_order_relaxed)) {
+        return; /* Nothing new: only this link writes it, and has told everyone. */
+    }
     FW_YIELD_POINT("link: a slave has confirmed");
     /* Release, for the acquire in fw_repl_is_confirmed(). */
     atomic_store_explicit(&link->slot->whole, position + 1, memory_order_release);
