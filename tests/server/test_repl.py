@@ -539,7 +539,7 @@ def test_a_slave_that_does_not_greet_is_told_of_every_item(fairway):
             client.ask(b"touch a 1000\r\n")
             client.set(b"b", b"2")
             told.wait_for(lambda: b"b" in told.items)
-            assert told.touched == {b"a"} and told.items == {b"a": b"1", b"b": b"2", b"large": b"x" * 900000}
+            assert 900 < told.lives[b"a"] <= 1000 and told.items == {b"a": b"1", b"b": b"2", b"large": b"x" * 900000}
             client.ask(b"flush_all\r\n")
             for key in (b"a", b"b", b"large"):
                 assert client.get(key) is None  # So it is found that it was flushed.
@@ -554,7 +554,7 @@ class Plain:
 
     def __init__(self, link):
         self.file = link.makefile("rb")
-        self.items, self.touched = {}, set()
+        self.items, self.lives = {}, {}
 
     def read(self, length):
         found = self.file.read(length)
@@ -564,16 +564,15 @@ class Plain:
     def hear(self):
         magic, opcode, key_length, extras, kind, vbucket, length, _, cas = struct.unpack(">BBHBBHIIQ", self.read(24))
         assert (magic, kind, vbucket, cas) == (0x80, 0, 0, 0)
-        assert extras == {SETQ: 8, DELETEQ: 0, TOUCH: 4}[opcode]
+        assert extras == {SETQ: 8, DELETEQ: 0}[opcode]  # A touch brings the whole item: this one may have dropped it.
         body = self.read(length)
         key, value = body[extras:extras + key_length], body[extras + key_length:]
         assert len(key) > 0 and (value == b"" or opcode == SETQ)
         if opcode == SETQ:
             self.items[key] = value
+            self.lives[key] = int.from_bytes(body[4:8], "big")
         elif opcode == DELETEQ:
             self.items.pop(key, None)
-        elif opcode == TOUCH:
-            self.touched.add(key)
 
     def wait_for(self, condition):
         while not condition():
