@@ -138,7 +138,7 @@ struct fw_listing {
     void (*fini)(struct fw_listing *listing);
     uint64_t cursor;
     uint32_t work; /* What steps have cost beside what they sent; the session takes it off. */
-    char state[];  /* The parser's. */
+    _Alignas(max_align_t) char state[]; /* The parser's. */
 };
 
 /* Begins a list. NULL: no memory. The session is in LISTING then, and steps begin at once. */

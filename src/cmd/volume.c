@@ -35,7 +35,7 @@ static const struct fw_option volume_options[] = {
     FW_OPTION_SIZE(struct fw_cmd_volume, ring_size, .name = "ring-size", .default_text = "1m",
                    .help = "format: bytes of each host's two rings, and of the redo log"),
     FW_OPTION_DURATION(struct fw_cmd_volume, hold_ns, .name = "hold", .default_text = "8",
-                       .min = FW_VOLUME_LEASE_HOLD_MS_MIN * (int64_t)FW_NS_PER_MS,
+                       .min = FW_NS_PER_S, /* The lease is renewed twice as often at least. */
                        .max = FW_VOLUME_LEASE_HOLD_MS_MAX * (int64_t)FW_NS_PER_MS,
                        .help = "format, adopt: how long a manager's lease lasts; 3 times as long "
                                "after a crash, another host takes over"),

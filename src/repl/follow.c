@@ -66,6 +66,12 @@ static bool follow_is_fetching(const struct fw_repl_follow *follow)
     return atomic_load(&follow->repl->is_fetching);
 }
 
+/* Other servers can be followed; items are fetched only from our own, which say what they have. */
+static bool follow_admits_others(const struct fw_repl_follow *follow)
+{
+    return follow->repl->config.admits_others && !follow_is_fetching(follow);
+}
+
 /* Does it want to know what a slave has, and not even that? */
 static bool follow_is_looking(const struct fw_repl_follow *follow)
 {
@@ -500,7 +506,7 @@ static int follow_greeted(struct fw_repl_follow *follow, const struct fw_repl_me
         }
         return (message->knows & (uint32_t)FW_REPL_KNOWS_MEMORY) != 0 ? 0 : 1;
     }
-    if (is_others && follow->repl->config.admits_others) {
+    if (is_others && follow_admits_others(follow)) {
         return 1; /* It is applied when all else is forgotten. */
     }
     return is_others ? -EOPNOTSUPP : -EPROTONOSUPPORT;
@@ -541,7 +547,7 @@ static enum fw_step follow_greet(struct fw_repl_follow *follow)
             return follow_end(follow, is_refused ? -EACCES : is_gone ? -ECONNABORTED : rc);
         }
     }
-    bool admits_others = follow->repl->config.admits_others;
+    bool admits_others = follow_admits_others(follow);
     int64_t patience_ns = admits_others ? GREETING_NS : follow_timeout(follow);
     int64_t deadline = follow->heard_ns + patience_ns;
     if (fw_fom_now(fom) < deadline) {

@@ -283,8 +283,8 @@ static enum fw_step link_refuse(struct fw_repl_link *link)
     if (link->is_fetched && !fw_repl_has_copy(link->repl)) {
         const struct fw_repl_greeting greeting = {.start = FW_REPL_NOTHING, .knows = link->knows};
         fw_repl_put_hello_answer(link->reply, &greeting);
-        (void)link_send(link);
     }
+    (void)link_send(link); /* With our proof, so that the peer does not blame its secret. */
     return link_end(link, -ESHUTDOWN);
 }
 
@@ -298,6 +298,7 @@ static enum fw_step link_enter(struct fw_repl_link *link, uint64_t history, uint
     }
     int rc = link_take_slot(link);
     if (rc != 0) {
+        (void)link_send(link); /* As above. */
         return link_end(link, rc);
     }
     rc = fw_changes_enter(repl->changes, repl->config.backlog, link_wants(link), &history,

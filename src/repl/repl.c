@@ -159,25 +159,21 @@ void fw_repl_nudge_slowly(struct fw_repl *repl)
     }
 }
 
-static uint32_t confirmed_count(const struct fw_repl *repl, uint64_t position)
+uint32_t fw_repl_confirmed_slots(const struct fw_repl *repl, uint64_t position)
 {
-    uint32_t count = 0;
-    for (uint64_t i = 0; i < repl->config.slaves && i < FW_REPL_SLAVES_MAX; i++) {
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < repl->config.slaves && i < FW_REPL_SLAVES_MAX; i++) {
         /* Acquire, for the release in link.c. */
-        count += atomic_load_explicit(&repl->slots[i].whole, memory_order_acquire) > position;
+        if (atomic_load_explicit(&repl->slots[i].whole, memory_order_acquire) > position) {
+            slots |= UINT32_C(1) << i;
+        }
     }
-    return count;
+    return slots;
 }
 
 bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position)
 {
-    uint32_t count = confirmed_count(repl, position);
-    return count >= slaves;
-}
-
-uint32_t fw_repl_whole_count(const struct fw_repl *repl)
-{
-    return confirmed_count(repl, 0);
+    return (uint32_t)__builtin_popcount(fw_repl_confirmed_slots(repl, position)) >= slaves;
 }
 
 /* ---- roles --------------------------------------------------------------------------------- */
@@ -326,7 +322,9 @@ int fw_repl_fetch(struct fw_repl *repl, const struct fw_repl_master *slave, int6
     repl->found = (struct fw_repl_found){.error = -ECANCELED};
     repl->look_ns = look_ns;
     int rc = follow_start(repl, slave, true);
-    repl->found.error = rc != 0 ? rc : repl->found.error;
+    if (rc != 0) { /* Otherwise the follower, which runs already, writes it. */
+        repl->found.error = rc;
+    }
     return rc;
 }
 

@@ -217,8 +217,9 @@ static inline void fw_repl_nudge(struct fw_repl *repl)
  * before the position? Who waits for it looks again after host.confirmed().
  */
 bool fw_repl_is_confirmed(const struct fw_repl *repl, uint32_t slaves, uint64_t position);
-/* How many have a whole copy. Any thread. */
-uint32_t fw_repl_whole_count(const struct fw_repl *repl);
+/* Which slaves that is true of, a bit for each of their slots. Position 0: which have a whole copy.
+ */
+uint32_t fw_repl_confirmed_slots(const struct fw_repl *repl, uint64_t position);
 /* Have so many a whole copy at all? */
 static inline bool fw_repl_has_whole(const struct fw_repl *repl, uint32_t slaves)
 {

@@ -146,7 +146,8 @@ static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments
 {
     struct fw_server *server = context;
     struct fw_replication *replication = &server->replication;
-    bool was_master = fw_replication_stage(replication) == FW_REPLICATION_MASTER;
+    enum fw_replication_stage stage = fw_replication_stage(replication);
+    bool was_master = stage == FW_REPLICATION_MASTER || stage == FW_REPLICATION_RESIGNING;
     int rc = role_wish(server, FW_REPL_ROLE_SLAVE, arguments, output);
     if (rc != 0 || !was_master || arguments[0] != '\0') {
         return rc;
@@ -156,7 +157,7 @@ static int run_demote(void *context, struct fw_jobs *jobs, const char *arguments
     int64_t until_ns = fw_clock_now_ns() + server->config.repl.ack_timeout_ns + DEMOTE_NS;
     fw_jobs_block_enter(jobs);
     while (atomic_load(&replication->outcome) == FW_REPLICATION_WAITING &&
-           fw_clock_now_ns() < until_ns) {
+           atomic_load(&server->wish) == FW_SERVER_RUN && fw_clock_now_ns() < until_ns) {
         (void)fw_park_for(&parker, FW_NS_PER_MS);
     }
     fw_jobs_block_leave(jobs);

@@ -318,9 +318,8 @@ static void stage_set(struct fw_replication *replication, enum fw_replication_st
     struct fw_server *server = server_of(replication);
     atomic_store(&replication->stage, stage);
     atomic_store(&server->cache.is_read_only, stage != FW_REPLICATION_MASTER);
-    if (stage == FW_REPLICATION_RESIGNING) {
-        atomic_store(&server->cache.flush_at,
-                     0); /* A flush that was to come is not its own any more. */
+    if (stage == FW_REPLICATION_SLAVE) {          /* Not before: links tell their slaves of it. */
+        atomic_store(&server->cache.flush_at, 0); /* A flush that was to come is its master's. */
     }
 }
 
@@ -427,6 +426,8 @@ static void fetch_ask(struct fw_server *server)
         fw_repl_fetch(&replication->repl, &slave, replication->is_copying ? 0 : look_ns(config));
     replication->fetch_due_ns = 0;
     if (rc != 0) {
+        replication->found[replication->fetch_next].error = rc;
+        replication->fetch_due_ns = fw_clock_now_ns() + config->retry_ns;
         FW_LOG(server, ERROR, "cannot fetch items from %s: %s", slave.name, strerrordesc_np(-rc));
     }
 }
@@ -464,6 +465,17 @@ static size_t fetch_unknown(const struct fw_server *server)
         }
     }
     return count;
+}
+
+/* A name that takes long to resolve must not keep others from being asked at all. */
+static bool fetch_has_asked_all(const struct fw_server *server)
+{
+    for (size_t i = 0; i < server->config.repl.fetch.count; i++) {
+        if (server->replication.found[i].error == -EAGAIN) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* The one that is furthest on; as many as there are: nobody has anything. */
@@ -534,6 +546,7 @@ static bool fetch_has_copied(struct fw_server *server)
     }
     fetch_forget(server);
     replication->fetch_due_ns = fw_clock_now_ns() + server->config.repl.retry_ns;
+    replication->fetch_until_ns += server->config.repl.retry_ns;
     return false;
 }
 
@@ -549,7 +562,7 @@ static bool fetch_is_over(struct fw_server *server)
     }
     int64_t now_ns = fw_clock_now_ns();
     if (replication->fetch_next == server->config.repl.fetch.count ||
-        now_ns >= replication->fetch_until_ns) {
+        (now_ns >= replication->fetch_until_ns && fetch_has_asked_all(server))) {
         return fetch_choose(server);
     }
     if (now_ns >= replication->fetch_due_ns) {
@@ -628,8 +641,9 @@ static void step_resign(struct fw_server *server)
 {
     struct fw_replication *replication = &server->replication;
     FW_LOG(server, NOTICE, "no longer master: clients are dropped");
-    replication->resign_slaves = fw_repl_whole_count(&replication->repl);
+    replication->resign_slots = fw_repl_confirmed_slots(&replication->repl, 0);
     replication->resign_until_ns = 0;
+    atomic_store(&replication->outcome, FW_REPLICATION_WAITING);
     stage_set(replication, FW_REPLICATION_RESIGNING);
     clients_drop(server);
 }
@@ -644,15 +658,18 @@ static void step_hand_over(struct fw_server *server)
         replication->resign_until_ns = now_ns + repl->config.ack_timeout_ns;
         replication->resign_position = fw_changes_head(repl->changes);
     }
+    uint32_t slots = replication->resign_slots;
     bool has_all =
-        fw_repl_is_confirmed(repl, replication->resign_slaves, replication->resign_position);
-    bool is_possible = fw_repl_has_whole(repl, replication->resign_slaves) &&
+        slots != 0 && (slots & ~fw_repl_confirmed_slots(repl, replication->resign_position)) == 0;
+    bool is_possible = slots != 0 && (slots & ~fw_repl_confirmed_slots(repl, 0)) == 0 &&
                        now_ns < replication->resign_until_ns &&
                        !atomic_load(&replication->is_hasty);
     if (!has_all && is_possible) {
         return;
     }
-    if (!has_all) {
+    if (slots == 0) {
+        FW_LOG(server, WARNING, "no slave has a whole copy of what this server has");
+    } else if (!has_all) {
         FW_LOG(server, WARNING,
                "not every slave has all that this server has; compare their "
                "positions before you promote one");
@@ -682,6 +699,7 @@ static void step_follow(struct fw_server *server)
         return;
     }
     fw_repl_count(&replication->repl.metrics.demotions, 1);
+    atomic_store(&replication->is_hasty, false);
     stage_set(replication, FW_REPLICATION_SLAVE);
     FW_LOG(server, NOTICE, "is slave now");
 }
@@ -843,7 +861,7 @@ int fw_replication_wish(struct fw_server *server, enum fw_repl_role role, bool i
         return -EAGAIN;
     }
     atomic_store(&replication->is_ordered, true);
-    atomic_store(&replication->is_hasty, is_forced);
+    atomic_store(&replication->is_hasty, role == FW_REPL_ROLE_SLAVE && is_forced);
     if (fw_replication_stage(replication) == FW_REPLICATION_MASTER) {
         atomic_store(&replication->outcome, FW_REPLICATION_WAITING);
     }

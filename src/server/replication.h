@@ -108,7 +108,7 @@ struct fw_replication {
     int64_t fetch_until_ns; /* When to wait no longer for those who have not answered. */
     int64_t fetch_due_ns;   /* When to ask again; 0: somebody is being asked. */
     struct fw_repl_found found[FW_REPL_SLAVES_MAX]; /* At those of --repl-fetch, in their order. */
-    uint32_t resign_slaves;   /* How many had a whole copy when it began to resign. */
+    uint32_t resign_slots;    /* Of slaves that had a whole copy when it began to resign. */
     int64_t resign_until_ns;  /* For how long it waits for them; 0: clients are still there. */
     uint64_t resign_position; /* For what. */
     bool had_lease;           /* When last looked at. */

@@ -15,7 +15,7 @@
 enum { NS_PER_MS = 1000000, NAME_SIZE = FW_SCHED_NAME_MAX + 64, VALUE_SIZE = 64 };
 enum { PERCENT = 100, DELAYS = FW_SCHED_DELAYS };
 /* In one step; and where in the walk the first tenant is shown: behind those that are added up. */
-enum { TENANTS_ADDED = 64, TENANTS_SHOWN = 8, FIRST_SHOWN = FW_SCHED_TENANTS_MAX };
+enum { TENANTS_ADDED = 64, TENANTS_SHOWN = 8, FIRST_SHOWN = FW_SCHED_TENANTS_MAX + 1 };
 
 /* Where the rows of one tenant go. */
 struct rows {

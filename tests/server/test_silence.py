@@ -164,5 +164,5 @@ def test_lease_outranks_the_address(fairway, path, lease, tmp_path):
         assert role(fairway, path) == "master"  # It may serve, whoever has the address for a moment.
         assert lease("end") == ""
         assert role(fairway, path) == "master"  # What it has may be all there is.
-        assert subprocess.run([fairway, "admin", "--socket", path, "demote"], check=False).returncode == 0
+        assert subprocess.run([fairway, "admin", "--socket", path, "demote", "force"], check=False).returncode == 0
         wait_for(lambda: role(fairway, path) == "slave")

@@ -313,7 +313,7 @@ def test_killed_in_a_command(group):
 
 
 @pytest.mark.parametrize("arguments", [[], ["create", "x"], ["twist", "x"], ["list", "a", "b"],
-                                       ["format", "--hosts", "0", "x"], ["format", "--hold", "99ms", "x"],
+                                       ["format", "--hosts", "0", "x"], ["format", "--hold", "999ms", "x"],
                                        ["format", "--hold", "601s", "x"]])
 def test_wrong_calls(group, arguments):
     done = group.run(*(arguments or [""]))
