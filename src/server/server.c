@@ -455,7 +455,8 @@ static int server_begin(struct fw_server **begun, const struct fw_server_config 
 {
     struct fw_server *made = aligned_alloc(alignof(struct fw_server), sizeof *made);
     if (made == NULL) {
-        return fw_reason_errno(reason, -ENOMEM, "cannot start");
+        (void)fw_reason_errno(reason, -ENOMEM, "cannot start");
+        return -ENOMEM;
     }
     memset(made, 0, sizeof *made);
     made->config = *config;
