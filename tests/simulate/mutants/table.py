@@ -435,7 +435,7 @@ MUTANTS = [
 
     Mutant("one-slave-too-few", REPL, "repl-ack",
            "a change is answered that fewer slaves have than were asked for",
-           [("    return count >= slaves;\n", "    return count + 1 >= slaves;\n")]),
+           [("fw_repl_confirmed_slots(repl, position)) >= slaves;", "fw_repl_confirmed_slots(repl, position)) + 1 >= slaves;")]),
     Mutant("silent-success-at-the-time-out", CONNECTION, "repl-ack",
            "a client is told of success that nobody has confirmed",
            [("        fw_doubt_fail(connection);\n        connection->is_last = true;\n",
