@@ -14,7 +14,7 @@ import pytest
 from served import START_S, wait_for
 from test_repl import HELLO_BYTES, LONG, following, link_to, message, served, settle, stats, stats_of
 
-NOOP = 0x0a
+NOOP, LATER, KNOWS_LATER = 0x0a, 0xf3, 1
 WHOLE = 1 << 30
 ERROR = b"SERVER_ERROR not confirmed by enough replicas\r\n"
 
@@ -22,11 +22,12 @@ ERROR = b"SERVER_ERROR not confirmed by enough replicas\r\n"
 class Slave:
     """One that says what it is told to say."""
 
-    def __init__(self, master, greets=True):
-        self.socket = link_to(master, HELLO_BYTES if greets else b"")
+    def __init__(self, master, greets=True, knows=0):
+        self.socket = link_to(master, HELLO_BYTES[:26] + bytes([knows, 0]) + HELLO_BYTES[28:] if greets else b"")
         self.input = b""
         self.marks = []  # Not answered.
         self.keys = []
+        self.flush_in_s = None  # A flush that is to come.
 
     def __enter__(self):
         return self
@@ -44,6 +45,8 @@ class Slave:
         key_length, extras = struct.unpack(">H", self.input[2:4])[0], self.input[4]
         if opcode == NOOP:
             self.marks.append(struct.unpack(">I", self.input[12:16])[0])
+        elif opcode == LATER:
+            self.flush_in_s = struct.unpack(">I", self.input[24:28])[0]
         else:
             self.keys.append(self.input[24 + extras:24 + extras + key_length])
         self.input = self.input[24 + length:]
@@ -318,3 +321,27 @@ def test_what_cannot_be_had_is_refused_at_the_start(fairway, arguments):
     done = subprocess.run([fairway, "serve", "--listen", "127.0.0.1:0", *arguments], capture_output=True, text=True,
                           timeout=START_S, check=False)
     assert done.returncode != 0 and "--repl-ack" in done.stderr
+
+
+def test_a_master_that_resigns_tells_of_a_flush_that_is_to_come(fairway, tmp_path):
+    """The slave hears of it only then, and would never flush if the master had given it up before."""
+    sock = tmp_path / "admin"
+    with served(fairway, "--repl-master", "127.0.0.1:1", "--repl-role", "master", "--admin-socket", sock, "--repl-ack-timeout",
+                LONG, "--repl-timeout", LONG) as master, Slave(master, knows=KNOWS_LATER) as slave:
+        with master.connect() as client:
+            while not slave.marks or not slave.marks[-1] & WHOLE:
+                slave.hear()
+            slave.confirm()
+            slave.flush_in_s = None  # So far it was told that none is to come.
+            for i in range(30):  # More than the sockets hold.
+                client.set(b"key-%d" % i, b"v" * 1000000)
+            assert client.ask(b"flush_all 100000\r\n") == b"OK\r\n"
+            with subprocess.Popen([fairway, "admin", "--socket", sock, "demote"], stderr=subprocess.DEVNULL) as demote:
+                assert client.at_end()
+                while b"key-29" not in slave.keys or slave.flush_in_s is None:
+                    if slave.marks:  # There are only so many that are not answered.
+                        slave.confirm()
+                    slave.hear()
+                slave.socket.close()  # It is waited for no longer.
+                assert demote.wait(timeout=START_S) == 1
+            assert 50000 < slave.flush_in_s <= 100000
