@@ -113,7 +113,7 @@ def test_too_many_connections(fairway):
 
 def test_descriptors_run_out(fairway):
     """Connections beyond the limit of descriptors wait in the backlog, and are served when one ends."""
-    with Served(fairway, descriptors=(24, 24)) as server:
+    with Served(fairway, descriptors=(32, 32)) as server:
         clients = [server.connect() for _ in range(40)]
         clients[0].set(b"k", b"v")
         for client in clients[1:]:
