@@ -7,7 +7,7 @@
  * command: it passes; it is held, and the run ends before it with HELD, to be given again when the
  * server likes; or it is refused, which the client is told in its protocol, and what belongs to the
  * command is swallowed, so that the next one is found where it begins. Commands that administer are
- * asked about like all others, but never refused: who wants to see why the server refuses can. Only
+ * asked about like all others, but never refused: a client can see why the server refuses. Only
  * a flush may be, since it changes items.
  *
  * Each key of a get is asked about: it is answered up to the first that is held, the run ends with

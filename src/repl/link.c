@@ -277,7 +277,7 @@ static uint32_t link_wants(const struct fw_repl_link *link)
     return fw_repl_link_knows(link, FW_REPL_KNOWS_EXPIRY) ? FW_CHANGES_EXPIRED : 0;
 }
 
-/* A peer that this server has nothing for; one that wants to fetch is told so if that is final. */
+/* Refuses a peer. One that wants to fetch learns that there is no complete copy here. */
 static enum fw_step link_refuse(struct fw_repl_link *link)
 {
     if (link->is_fetched && !fw_repl_has_copy(link->repl)) {

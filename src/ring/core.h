@@ -146,7 +146,7 @@ FW_MUST_CHECK int fw_ring_read_side(struct fw_disk *disk, const struct fw_ring_g
 
 struct fw_ring_watch {
     uint64_t host; /* Ours: an owner of it is known to be gone, by a lock. */
-    /* Called at each look, by who has to keep something alive. Not 0: ends the watch. */
+    /* Called at each look, to keep a lease alive, for example. Not 0: ends the watch. */
     int (*meanwhile)(void *context, struct fw_reason *reason);
     void *context;
 };

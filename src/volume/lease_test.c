@@ -264,7 +264,7 @@ static void test_damaged(void **state)
     assert_int_equal(fw_volume_lease_init(&leases[2], &memory->disk, &wrong, &told), -EINVAL);
 }
 
-/* A group's own time goes from holder to holder; who asks for another changes it for the next. */
+/* A holder inherits the group's time. One that asks for another time changes it for the next. */
 static void test_inherited(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ class From(Client):
 
 
 def is_in(client):
-    """Whether the server talks to the client; a refused one is told so and closed."""
+    """Whether the server serves the client. It sends a refused client an error and closes the connection."""
     try:
         client.send(b"mn\r\n")
         answer = client.line()

@@ -258,26 +258,33 @@ def test_a_restarted_master_fetches_its_items_back(fairway):
         assert int(client.ask(b"mg new c\r\n").split()[1][1:]) > highest
 
 
+def orphans(fairway, slaves):
+    """Two slaves of a master that was killed, one without its last change: where that was, the wire to it, both, and a
+    client of the one that is ahead."""
+    with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
+        fill(client, 500)
+        where = replication_address(master)
+        wire = Wire(where)
+        slaves.callback(wire.close)
+        behind = slaves.enter_context(served(fairway, "--repl-master", wire.address, "--repl-serve-reads"))
+        ahead = slaves.enter_context(following(fairway, master))
+        reader = slaves.enter_context(ahead.connect())
+        with behind.connect() as other:
+            wait_for(lambda: stats(client)["slaves"] == "2")
+            settle(client, other)
+        wire.cut()
+        wait_for(lambda: stats(client)["slaves"] == "1")
+        client.set(b"acknowledged", b"1")
+        settle(client, reader)
+        master.process.kill()
+        raise MasterKilled
+    return where, wire, behind, ahead, reader
+
+
 def test_a_restarted_master_fetches_from_the_newest(fairway):
     """One slave is ahead of the other, which is named first: nothing that it has is lost."""
     with contextlib.ExitStack() as slaves:
-        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
-            fill(client, 500)
-            where = replication_address(master)
-            wire = Wire(where)
-            slaves.callback(wire.close)
-            behind = slaves.enter_context(served(fairway, "--repl-master", wire.address, "--repl-serve-reads"))
-            ahead = slaves.enter_context(following(fairway, master))
-            reader = slaves.enter_context(ahead.connect())
-            with behind.connect() as other:
-                wait_for(lambda: stats(client)["slaves"] == "2")
-                settle(client, other)
-            wire.cut()
-            wait_for(lambda: stats(client)["slaves"] == "1")
-            client.set(b"acknowledged", b"1")
-            settle(client, reader)
-            master.process.kill()
-            raise MasterKilled
+        where, wire, behind, ahead, reader = orphans(fairway, slaves)
         again = slaves.enter_context(served(
             fairway, "--repl-listen", where, "--repl-fetch", f"{replication_address(behind)},{replication_address(ahead)}"))
         wait_for(lambda: stats_of(again).get("role") == "master")
@@ -291,23 +298,7 @@ def test_a_restarted_master_fetches_from_the_newest(fairway):
 def test_a_slave_that_is_ahead_of_what_was_fetched_is_held(fairway):
     """It could not be asked; it keeps what it has until somebody decides."""
     with contextlib.ExitStack() as slaves:
-        with contextlib.suppress(MasterKilled), served(fairway) as master, master.connect() as client:
-            fill(client, 500)
-            where = replication_address(master)
-            wire = Wire(where)
-            slaves.callback(wire.close)
-            behind = slaves.enter_context(served(fairway, "--repl-master", wire.address, "--repl-serve-reads"))
-            ahead = slaves.enter_context(following(fairway, master))
-            reader = slaves.enter_context(ahead.connect())
-            with behind.connect() as other:
-                wait_for(lambda: stats(client)["slaves"] == "2")
-                settle(client, other)
-            wire.cut()
-            wait_for(lambda: stats(client)["slaves"] == "1")
-            client.set(b"acknowledged", b"1")
-            settle(client, reader)
-            master.process.kill()
-            raise MasterKilled
+        where, wire, behind, _, reader = orphans(fairway, slaves)
         again = slaves.enter_context(served(fairway, "--repl-listen", where, "--repl-fetch", replication_address(behind)))
         wait_for(lambda: stats_of(again).get("role") == "master")
         wait_for(lambda: stats(reader)["link"] == "held")
