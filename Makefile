@@ -13,6 +13,7 @@ SECONDS   ?= 60
 SEEDS     ?= 1000
 SUITES    ?=
 PARTS     ?=
+ANALYSE   ?=
 MODULE    ?= all
 GROUP     ?= build test bench optional deb fresh
 
@@ -21,7 +22,7 @@ sanitizer_setup = CC=clang tools/setup $(1) --prefix=$(PREFIX) -Dchecks=true -Db
                   -Db_sanitize=$(2)
 comma := ,
 # The suites that test what was compiled; pages are followed with the build that readers make.
-compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite deb --no-suite docs \
+compiled = --no-suite tidy --no-suite tools --no-suite packaging --no-suite slow --no-suite docs \
            --no-suite walk --no-suite page --no-suite failover --no-suite volumes
 
 # Those of them in which one thread at a time has something to do, or that only compare bytes.
@@ -33,7 +34,7 @@ export CCACHE_SLOPPINESS := locale
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all server run install deb bench check check-fresh check-parts check-deb clang sanitize sanitize-address \
+.PHONY: all server run install deb bench check check-fresh check-parts check-slow clang sanitize sanitize-address \
         sanitize-thread tidy format \
         models fuzz simulate mutants mutate packages clean help
 
@@ -71,10 +72,10 @@ packages: ## install the Debian packages of GROUP (all: build test bench optiona
 
 ##@ Test it
 
-check: ## build, and run every test, or those of SUITES; ends with "N passed, N failed, N skipped"
+check: ## build, and run the tests, or those of SUITES; ends with "N passed, N failed, N skipped"
 	@tools/install-packages build test
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
-	@tools/check $(BUILD) --no-suite deb $(SUITES:%=--suite %)
+	@tools/check $(BUILD) --no-suite slow $(SUITES:%=--suite %)
 
 check-fresh: ## try `make run` and `make check` on a bare Debian, as root and as a user with sudo
 	@tools/fresh $(SUITES:%=--suite %)
@@ -83,10 +84,10 @@ check-parts: ## the unit tests without each optional part, and without all; by g
 	@tools/install-packages build test optional
 	@tools/parts $(PARTS)
 
-check-deb: ## build the Debian packages and install, upgrade and purge them in a Debian of their own
+check-slow: ## the tests that take minutes: Debian packages, emulated machines, tools that mutate and fuzz
 	@tools/install-packages build test deb
 	@tools/setup $(BUILD) --prefix=$(PREFIX)
-	@tools/check $(BUILD) --suite deb
+	@tools/check $(BUILD) --suite slow
 
 clang: ## the unit tests, compiled by clang
 	@tools/install-packages build test
@@ -136,7 +137,7 @@ bench: ## compare ourselves with our peers, in an hour; the report is in build/b
 tidy: ## check the tree's rules, the layout of the source, and clang-tidy
 	@tools/install-packages build test
 	@CC=clang tools/setup build-clang --prefix=$(PREFIX)
-	@tools/analyse build-clang; analysed=$$?; \
+	@tools/analyse $(ANALYSE) build-clang; analysed=$$?; \
 	  tools/check build-clang --suite tidy && exit $$analysed
 
 format: ## lay out all C source as .clang-format says
